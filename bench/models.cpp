@@ -5,8 +5,6 @@
 // that are ready are kept in the file, so that a table that was interrupted goes on where it was; a row belongs to the
 // program that the model's file traces to and to the seconds given to planning.
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -275,7 +273,6 @@ Options parse(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  spdlog::set_default_logger(spdlog::stderr_color_mt("models"));  // warnings are not part of the table
   try {
     const std::vector<ListedModel> models = listed_models(options.names);
     if (options.markdown) fmt::print(introduction, options.arguments);

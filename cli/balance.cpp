@@ -12,13 +12,13 @@
 #include <utility>
 
 #include "cli/balance_words.h"
-#include "cli/report.h"
 #include "cli/source_checks_beside.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "dsl/base/new_file.h"
 #include "dsl/spmd/migration.h"
 #include "dsl/transform/differentiate.h"
+#include "pipeline/report.h"
 #include "runtime/balance/speed_watch.h"
 #include "runtime/launch.h"
 #include "runtime/processes/agreement.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "cli/report.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {

@@ -9,21 +9,9 @@
 #include <vector>
 
 #include "dsl/base/error.h"
+#include "pipeline/model_options.h"
 
 namespace hetsynth::cli {
-
-/// Options that decide which program a model file stands for.
-struct ModelOptions {
-  std::string file;
-  std::vector<std::string> set;       ///< "name=value"
-  std::optional<int64_t> batch;       ///< --batch N is --set batch=N
-  std::optional<int64_t> accumulate;  ///< --accumulate N is --set micro_batches=N
-  std::optional<std::string> turns;   ///< --turns N is --set turns=N
-  std::optional<std::string> freeze;  ///< --freeze PATTERN is --set freeze=PATTERN
-
-  /// The settings as a map. Throws UserError (usage) for an entry without "=".
-  std::map<std::string, std::string> settings() const;
-};
 
 /// Check of a number on the command line, "expected a number from 1, found -3"; CLI11's own names the largest double.
 CLI::Validator at_least(double least);

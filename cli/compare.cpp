@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/report.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {

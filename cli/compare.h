@@ -11,7 +11,7 @@ namespace hetsynth::cli {
 /// plan.
 std::string comparison_text(const Plan& plan, const std::vector<PeerPlan>& peers);
 
-/// `plan_json`: what plan_json (cli/report.h) gives; the same with the list "peers".
+/// `plan_json`: what plan_json (pipeline/report.h) gives; the same with the list "peers".
 std::string with_comparison(const std::string& plan_json, const Plan& plan, const std::vector<PeerPlan>& peers);
 
 }  // namespace hetsynth::cli

@@ -5,9 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "cli/pipeline.h"
-#include "cli/report.h"
+#include "cli/pipeline_options.h"
 #include "dsl/spmd/nested_cut.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -114,7 +115,7 @@ std::string predictions_text(const Plan& a, const Plan& b) {
 Command add_diff(CLI::App& app) {
   struct Options {
     Compilation compilation;
-    PipelineOptions pipeline;
+    PipelineOutput pipeline;
     std::string second;
     bool json = false;
   };

@@ -14,11 +14,12 @@
 #include <sstream>
 #include <thread>
 
-#include "cli/notice.h"
-#include "cli/pipeline.h"
+#include "cli/pipeline_options.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
 #include "dsl/base/new_file.h"
+#include "pipeline/pipeline.h"
+#include "runtime/rank/notice.h"
 #include "runtime/training/checkpoint.h"
 
 extern char** environ;

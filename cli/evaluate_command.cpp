@@ -6,6 +6,7 @@
 #include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/model_data.h"
+#include "cli/pipeline_options.h"
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
 #include "runtime/rank/interrupt.h"

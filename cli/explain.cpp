@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "cli/considered.h"
-#include "cli/report.h"
 #include "cli/step_limits.h"
 #include "cli/trace_events.h"
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/recomputation.h"
+#include "pipeline/considered.h"
+#include "pipeline/report.h"
 #include "runtime/launch.h"
 #include "synth/planner/synthesize.h"
 

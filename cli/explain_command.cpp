@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "cli/explain.h"
-#include "cli/pipeline.h"
-#include "cli/report.h"
+#include "cli/pipeline_options.h"
 #include "cli/step_at_length.h"
 #include "dsl/base/output_file.h"
 #include "dsl/spmd/loop_schedule.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -31,7 +32,7 @@ void require_schedules(const Compilation& c) {
 Command add_explain(CLI::App& app) {
   struct Options {
     Compilation compilation;
-    PipelineOptions pipeline;
+    PipelineOutput pipeline;
     std::string page, trace;
     bool all = false;
     bool json = false;

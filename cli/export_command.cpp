@@ -1,5 +1,11 @@
-// hetsynth export: a checkpoint's parameters for other programs.
+// hetsynth export: a checkpoint's parameters for other programs, as safetensors or GGUF.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "dsl/base/counted.h"
@@ -7,20 +13,66 @@
 #include "runtime/rank/arena.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/weights/exported_weights.h"
+#include "runtime/weights/gguf.h"
+#include "runtime/weights/gguf_rules.h"
+#include "runtime/weights/gguf_tokens.h"
 
 namespace hetsynth::cli {
 namespace {
 
 struct ExportOptions {
-  std::string checkpoint, map, out;
+  std::string checkpoint, map, out, tokenizer;
+  std::vector<std::string> metadata;  ///< "KEY=VALUE"
 };
 
 /// Among what else is a safetensors file, other programs' and our checkpoints, those that this command wrote.
 constexpr const char* written_by = "hetsynth export";
 const OutputKind exported_kind = safetensors_kind("file that hetsynth exported", written_by);
 
+/// By key. Throws UserError for one that is none, or stands twice.
+std::map<std::string, std::string> metadata_of(const ExportOptions& options) {
+  std::map<std::string, std::string> out;
+  for (const std::string& entry : options.metadata) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0 ||
+        !out.emplace(entry.substr(0, equals), entry.substr(equals + 1)).second)
+      throw UserError({.tag = "--metadata",
+                       .message = "this is no entry, or one that was given before",
+                       .expected = "KEY=VALUE, each key once",
+                       .found = entry},
+                      ExitCode::usage);
+  }
+  return out;
+}
+
+/// The entries of a GGUF file: what the rules say, and the tokenizer.
+GgufEntries entries_of(const ExportOptions& options, const GgufRules& rules, const WeightMap& map,
+                       const SafetensorsFile& checkpoint, const ExportedWeights& weights) {
+  rules.check_complete(checkpoint, map);
+  const std::map<std::string, std::string> given = metadata_of(options);
+  GgufEntries out = rules.entries(checkpoint, given);
+  const auto table =
+      std::ranges::find(weights.tensors, "token_embd.weight", [](const auto& t) { return t.entry.name; });
+  const int64_t tokens = table == weights.tensors.end() ? 0 : table->entry.type.shape.front();
+  for (auto& entry : options.tokenizer.empty()
+                         ? gguf_without_tokens()
+                         : gguf_tokens(options.tokenizer, tokens, given.contains("tokenizer.ggml.pre")))
+    out.push_back(std::move(entry));
+  return out;
+}
+
 ExitCode write(const ExportOptions& options) {
-  check_output(options.out, exported_kind, std::vector{options.checkpoint, options.map});
+  const std::optional<GgufRules> gguf = GgufRules::load(options.map);
+  check_output(options.out, gguf ? gguf_kind : exported_kind,
+               std::vector{options.checkpoint, options.map, options.tokenizer});
+  if (!gguf && (!options.tokenizer.empty() || !options.metadata.empty()))
+    throw UserError({.where = {options.map},
+                     .tag = "export",
+                     .message = "--tokenizer and --metadata go into GGUF files alone",
+                     .expected = "rules with a table [gguf]",
+                     .found = "rules of safetensors",
+                     .mend = "for a Llama take examples/weights/llama-gguf.toml"},
+                    ExitCode::usage);
   const WeightMap map = WeightMap::load(options.map);
   check_checkpoint(options.checkpoint);
   SafetensorsFile file(options.checkpoint);
@@ -34,9 +86,12 @@ ExitCode write(const ExportOptions& options) {
     bytes += element_count(exported.entry.type.shape) * size_bytes(exported.entry.type.dtype);
   }
   ExportedValues values(weights, file);
+  const auto value_of = [&](const std::string& name) { return values.value(*by_name.at(name)); };
   // Hugging Face's readers ask for this word.
-  write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}},
-                    [&](const std::string& name) { return values.value(*by_name.at(name)); });
+  if (gguf)
+    write_gguf(options.out, entries_of(options, *gguf, map, file, weights), entries, value_of);
+  else
+    write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}}, value_of);
   fmt::print("{}: {}, {}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),
              text_of_bytes(bytes), counted(int64_t(weights.left.size()), "tensor"));
   return ExitCode::done;
@@ -46,13 +101,19 @@ ExitCode write(const ExportOptions& options) {
 
 Command add_export(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command =
-      app.add_subcommand("export", "Write a checkpoint's parameters as safetensors under the names of another program");
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a checkpoint's parameters under the names of another program, as safetensors or GGUF");
   command->add_option("checkpoint", options->checkpoint, "Checkpoint, as run --checkpoint writes it")->required();
   command->add_option("--map", options->map, "Rules (TOML) for names and layouts, as for run --init-from")
       ->type_name("RULES")
       ->required();
   command->add_option("-o,--out", options->out, "File to write")->type_name("FILE")->required();
+  command->add_option("--tokenizer", options->tokenizer, "For GGUF: the model's tokenizer.json or SentencePiece model")
+      ->type_name("FILE");
+  command
+      ->add_option("--metadata", options->metadata,
+                   "For GGUF: what the rules ask for, or any other entry: --metadata general.name=tuned")
+      ->type_name("KEY=VALUE");
   return [options]() { return write(*options); };
 }
 

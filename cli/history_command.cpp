@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/report.h"
 #include "dsl/base/counted.h"
+#include "pipeline/report.h"
 #include "runtime/balance/run_history.h"
 
 namespace hetsynth::cli {

@@ -2,8 +2,9 @@
 // outside of hetsynth.
 #include <fmt/format.h>
 
-#include "cli/pipeline.h"
+#include "cli/pipeline_options.h"
 #include "codegen/standalone.h"
+#include "pipeline/pipeline.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -17,7 +18,7 @@ void print_rank(const DeviceProgram& program) {
 Command add_inspect(CLI::App& app) {
   struct Options {
     Compilation compilation;
-    PipelineOptions pipeline;
+    PipelineOutput pipeline;
     int rank = 0;
     std::string out;
   };

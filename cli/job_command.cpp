@@ -11,10 +11,9 @@
 #include <thread>
 
 #include "cli/command.h"
-#include "cli/notice.h"
-#include "dsl/base/excerpt.h"
+#include "pipeline/failure.h"
 #include "runtime/processes/mpi.h"
-#include "runtime/rank/run_state.h"
+#include "runtime/rank/notice.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -55,14 +54,6 @@ ExitCode leave(ProcessGroup& processes, Job& job, const Failure& own) {
 }
 
 }  // namespace
-
-Failure failure_of(const std::exception& error) {
-  if (const auto* user = dynamic_cast<const UserError*>(&error))
-    return {with_excerpts(user->diagnostic()).render(), user->code()};
-  if (dynamic_cast<const RunFailed*>(&error)) return {fmt::format("hetsynth: {}", error.what())};
-  return {
-      fmt::format("hetsynth: internal fault: {}\n  this is a mistake in hetsynth, not in your files", error.what())};
-}
 
 ExitCode run_in_job(const std::function<ExitCode(Job*)>& work, const JobOptions& options) {
   if (launched_processes() < 2) return work(nullptr);

@@ -8,13 +8,6 @@
 
 namespace hetsynth::cli {
 
-/// What a person reads of an error, and the exit code that goes with it.
-struct Failure {
-  std::string text;
-  ExitCode code = ExitCode::failure;
-};
-Failure failure_of(const std::exception& error);
-
 /// Runs `work` with the job that a launcher started this process for, or with none. Only the first process writes to
 /// standard output. If `work` throws in one process, all end within seconds: the others say who failed, and that
 /// process's own error comes last.

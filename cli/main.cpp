@@ -1,8 +1,6 @@
 // The command line: parses, runs one command, turns errors into messages and exit codes.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,9 +17,10 @@
 #include "cli/command.h"
 #include "cli/job_command.h"
 #include "cli/job_file.h"
-#include "cli/notice.h"
 #include "cli/usage.h"
 #include "dsl/base/version.h"
+#include "pipeline/failure.h"
+#include "runtime/rank/notice.h"
 #include "runtime/rank/openmp.h"
 #include "runtime/rank/run_state.h"
 
@@ -111,9 +110,6 @@ int main(int argc, char** argv) {
   if (argc > 1 &&
       std::ranges::find(commands_that_compute, std::string_view(argv[1])) != std::end(commands_that_compute))
     wait_passively(argv);
-  // Results go to standard output, everything else to standard error.
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("hetsynth"));
-  spdlog::set_pattern("hetsynth: %l: %v");
   try {
     try {
       return cli::run(argc, argv);
@@ -123,11 +119,11 @@ int main(int argc, char** argv) {
       throw;
     }
   } catch (const UserError& error) {
-    const cli::Failure failure = cli::failure_of(error);
+    const Failure failure = failure_of(error);
     notice("{}\n", failure.text);
     return int(failure.code);
   } catch (const RunFailed& error) {
-    notice("{}\n", cli::failure_of(error).text);
+    notice("{}\n", failure_of(error).text);
     return int(ExitCode::failure);
   } catch (const std::exception& error) {
     cli::write_repro(argc, argv, error.what());

@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "cli/report.h"
 #include "cli/step_at_length.h"
 #include "cli/trace_events.h"
 #include "dsl/spmd/unroll.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/pipeline.h"
+#include "pipeline/pipeline.h"
 #include "runtime/executor.h"
 
 namespace hetsynth::cli {

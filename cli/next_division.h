@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/pipeline.h"
 #include "dsl/transform/turns.h"
+#include "pipeline/pipeline.h"
 
 namespace hetsynth::cli {
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "dsl/transform/unroll.h"
 #include "runtime/launch.h"
 #include "runtime/training/checkpoint.h"
 #include "synth/planner/synthesize.h"
@@ -16,6 +17,7 @@ namespace hetsynth::cli {
 namespace {
 
 constexpr double most_seconds = 30;
+constexpr int64_t most_nodes = 4000;  // what is compiled at -O1 in MEASURE
 constexpr const char* usual_mend =
     "lower the learning rate, warm it up over more steps, or clip the gradients (clip_norm)";
 
@@ -63,20 +65,39 @@ struct Found {
   bool of_state = false;  ///< it makes a state that the model keeps itself
 };
 
+/// The program with loops written out, so that every turn's values can be looked at. Where that makes too many nodes it
+/// is left as it is.
+Unrolling written_out(const Program& program) {
+  int64_t nodes = 0;
+  for (const Node& node : program.nodes) nodes += program.turns(node.id);
+  if (nodes <= most_nodes) return unroll(program);
+  Unrolling out{program, {}, {}};
+  for (const Node& node : program.nodes) out.copies.push_back({node.id});
+  return out;
+}
+
 /// One core that runs the program with a look at every value.
 class Watch {
  public:
-  explicit Watch(const Executor& executor) : program_(watched(executor.reference())), cluster_(local_cluster(1)) {
+  explicit Watch(const Executor& executor) : Watch(executor, written_out(executor.reference())) {}
+
+  /// Takes parameters and states as they are over from a run of the program whose loops are not written out.
+  void take_over(const Executor& executor) {
+    for (const Node& node : executor.reference().nodes)
+      if (node.kind == NodeKind::parameter || node.kind == NodeKind::state)
+        runs_->write(copies_[size_t(node.id)].front(), executor.read(node.id));
+  }
+
+ private:
+  Watch(const Executor& executor, Unrolling unrolling)
+      : program_(watched(std::move(unrolling.program))),
+        copies_(std::move(unrolling.copies)),
+        cluster_(local_cluster(1)) {
     runs_ = launch(program_, single_device_plan(program_, cluster_).program, cluster_,
                    {.executor = {.seed = executor.seed()}, .optimization = 1});
   }
 
-  void take_over(const Executor& executor) {
-    for (const Node& node : program_.nodes)
-      if (node.kind == NodeKind::parameter || node.kind == NodeKind::state)
-        runs_->write(node.id, executor.read(node.id));
-  }
-
+ public:
   /// Where the first value that is not finite and that the loss or what the step leaves is made of comes from. Others
   /// do no harm, as -inf where it hides scores.
   std::optional<Found> step(int64_t step, const BatchSource& data) {
@@ -108,7 +129,7 @@ class Watch {
         at = *next;
         continue;
       }
-      // What a loop makes in its turns is not kept: the first of what is known comes close to it.
+      // What a loop that is not written out makes in its turns is not kept: the first of what is known comes close.
       const bool is_of_loop =
           std::ranges::any_of(inputs, [&](NodeId i) { return program_[i].loop >= 0 && !is_watched(program_[i]); });
       if (is_of_loop)
@@ -136,6 +157,7 @@ class Watch {
   }
 
   const Program program_;
+  const std::vector<std::vector<NodeId>> copies_;  ///< by node of the executor's program: what it became in program_
   const Cluster cluster_;
   std::unique_ptr<Executor> runs_;
   std::map<NodeId, NotFinite> flaws_;  ///< of the last step
@@ -146,10 +168,13 @@ std::string mend_of(const Node& node, const Found& found, int64_t first_step) {
   if (constexpr std::string_view slope = "_gradient"; tag.ends_with(slope)) tag.remove_suffix(slope.size());
   if (tag == "log") return "a logarithm of 0 or less: add a little to its argument, or take log_softmax or softplus";
   if (tag == "div" || tag == "rsqrt") return "a division by 0: add a little to the divisor";
+  if (tag.ends_with("norm_scale"))
+    return "a normalisation of numbers that are all alike, or too large to square: give it an epsilon above 0";
   if (tag == "sqrt") return "a root of a negative number, or the slope of a root at 0: add a little to its argument";
   if (tag == "exp")
     return "exp overflows above 88: take softmax, log_softmax or sigmoid, which do not, or smaller inputs";
-  if (tag == "pow") return "a power of 0 or of a negative number: keep the base above 0";
+  if (tag == "pow")
+    return "a power of 0 or of a negative number, or one beyond 3.4e38: keep the base above 0 and the exponent small";
   if (found.of_state) return "its update makes the state grow without bound: a running mean, s + 0.1 * (x - s), stays";
   if (found.step == first_step) return "smaller starting values, or inputs of about 1";
   return usual_mend;

@@ -4,16 +4,17 @@
 #include <cstdio>
 
 #include "cli/compare.h"
-#include "cli/pipeline.h"
-#include "cli/report.h"
+#include "cli/pipeline_options.h"
 #include "dsl/base/output_file.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 
 Command add_plan(CLI::App& app) {
   struct Options {
     Compilation compilation;
-    PipelineOptions pipeline;
+    PipelineOutput pipeline;
     std::string out;
     bool compare = false;
     bool json = false;

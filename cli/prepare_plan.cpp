@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/notice.h"
-#include "cli/report.h"
 #include "dsl/ir/evaluation.h"
+#include "pipeline/report.h"
 #include "runtime/processes/placement.h"
+#include "runtime/rank/notice.h"
 
 namespace hetsynth::cli {
 
@@ -39,7 +39,7 @@ bool proof_allows(const Compilation& c, const PreparePlanOptions& options) {
 
 /// Holds the generated source against the plan. A text that differs is not run; one that has something the check does
 /// not know is, with a word.
-bool source_allows(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options) {
+bool source_allows(Compilation& c, const PipelineOutput& pipeline, const PreparePlanOptions& options) {
   run_pipeline(c, c.verification.verdict == Verdict::proved ? "check" : "generate", pipeline);
   if (c.verification.verdict != Verdict::proved) return true;
   if (c.source_check.verdict == Verdict::refuted || (options.brief.empty() && !options.silent))
@@ -61,7 +61,7 @@ void ask_for_evaluation(Compilation& compilation, const Job* job) {
   if (job) compilation.default_devices = job->count(), compilation.keep_devices = true;
 }
 
-std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
+std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOutput& pipeline, const PreparePlanOptions& options,
                                      Job* job) {
   if (job) check_number_of_processes(c, job->count());
   if (job && !job->leads()) {

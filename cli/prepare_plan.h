@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/pipeline.h"
+#include "pipeline/pipeline.h"
 #include "runtime/launch.h"
 #include "runtime/processes/job.h"
 
@@ -23,7 +23,7 @@ void ask_for_evaluation(Compilation& compilation, const Job* job);
 
 /// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others
 /// take its plan. The exit code of a run that ends here; none: go on.
-std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOptions& pipeline, const PreparePlanOptions& options,
+std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOutput& pipeline, const PreparePlanOptions& options,
                                      Job* job);
 
 /// How the ranks of a prepared plan are launched: each in its process, with its cores and what was generated for it.

@@ -9,11 +9,11 @@
 
 #include "cli/command.h"
 #include "cli/job_command.h"
-#include "cli/report.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/file.h"
 #include "dsl/base/output_file.h"
 #include "dsl/cluster/cluster_measured.h"
+#include "pipeline/report.h"
 #include "runtime/cuda/cuda_probe.h"
 #include "runtime/probe.h"
 #include "runtime/processes/link_probe.h"

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string_view>
 
 #include "cli/job_file.h"
 #include "cli/trace_events.h"
@@ -51,18 +55,6 @@ CheckpointInfo continue_checkpoint(RunOptions& options) {
   options.data.first_step = info.next_step;
   options.data.seen_samples = options.new_data ? 0 : *info.samples;
   return info;
-}
-
-void check_data_of(const CheckpointInfo& info, const RunOptions& options, const BatchSource& data) {
-  if (options.new_data || info.data_fingerprint.empty() || info.data_fingerprint == data.fingerprint()) return;
-  throw UserError({.where = {options.resume},
-                   .tag = "checkpoint",
-                   .message = "the checkpoint was trained on other data",
-                   .expected = fmt::format("{} (fingerprint {})", info.data, info.data_fingerprint),
-                   .found = fmt::format("{} (fingerprint {})", data.description(), data.fingerprint()),
-                   .mend =
-                       "name the data it was trained on with --data; --new-data goes on with these, from their first "
-                       "sample"});
 }
 
 void check_options(const RunOptions& options) {
@@ -121,7 +113,28 @@ static void check_names(const RunOptions& options) {
   check_not_read(checkpoint, "checkpoint", inputs);
   check_output(job_of_checkpoint(checkpoint), job_file_kind, inputs);
   if (log.empty()) return;
+  const std::string_view rest = std::string_view(log).substr(std::min(log.size(), checkpoint.size()));
+  if (options.train.keep.last > 0 && log.starts_with(checkpoint) && step_of_name(rest))
+    throw UserError({.where = {log},
+                     .tag = "--log-json",
+                     .message = "a checkpoint that --keep asks for may get the log's name",
+                     .mend = "give them different names"},
+                    ExitCode::usage);
   check_different("--log-json", log, "the log and the checkpoint", names_of_checkpoint(checkpoint));
+}
+
+/// Files that are there under the names of checkpoints that this run is going to keep are checkpoints.
+static void check_kept_names(const TrainOptions& train) {
+  const std::filesystem::path path(train.checkpoint);
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
+    const std::string name = entry.path().filename(), start = path.filename();
+    if (!name.starts_with(start)) continue;
+    const std::optional<int64_t> step = step_of_name(std::string_view(name).substr(start.size()));
+    if (step && *step > train.first_step && *step <= train.first_step + train.steps)
+      check_replaceable(checkpoint_of_step(train.checkpoint, *step), checkpoint_kind);
+  }
 }
 
 void check_targets(const RunOptions& options, const Job* job) {
@@ -130,6 +143,7 @@ void check_targets(const RunOptions& options, const Job* job) {
     check_checkpoint_target(options.train.checkpoint, options.compilation.reference);
   if (options.train.keep.best)
     check_checkpoint_target(best_checkpoint(options.train.checkpoint), options.compilation.reference);
+  if (options.train.keep.last > 0) check_kept_names(options.train);
   if (!options.train.log_json.empty()) check_step_log(options.train.log_json);
   check_names(options);
 }

@@ -10,9 +10,6 @@ namespace hetsynth::cli {
 /// whatever the batch is now. A checkpoint that does not fit the model is told of before planning.
 CheckpointInfo continue_checkpoint(RunOptions& options);
 
-/// Throws UserError if these are not the data that the checkpoint was trained on, unless other data are meant.
-void check_data_of(const CheckpointInfo& info, const RunOptions& options, const BatchSource& data);
-
 /// Throws UserError (usage) for options that mean nothing without another one.
 void check_options(const RunOptions& options);
 

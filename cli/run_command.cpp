@@ -14,8 +14,8 @@
 #include "cli/measured_trace.h"
 #include "cli/model_data.h"
 #include "cli/not_finite.h"
+#include "cli/pipeline_options.h"
 #include "cli/prepare_plan.h"
-#include "cli/report.h"
 #include "cli/resume.h"
 #include "cli/run_options.h"
 #include "cli/trace_events.h"
@@ -23,6 +23,7 @@
 #include "dsl/base/output_file.h"
 #include "dsl/ir/evaluation.h"
 #include "dsl/transform/generation.h"
+#include "pipeline/report.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/training/text_generation.h"
@@ -103,7 +104,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   std::optional<CheckpointInfo> resumed;
   if (!options.resume.empty()) resumed = continue_checkpoint(options);
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
-  if (resumed) check_data_of(*resumed, options, *data);
+  if (resumed && !options.new_data) check_data_of(options.resume, *resumed, *data);
   std::optional<WeightFile> weight_file;
   InitialWeights weights;
   if (!options.init_from.empty()) {

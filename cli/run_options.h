@@ -1,9 +1,10 @@
 // What hetsynth run was asked for.
 #pragma once
+#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/next_division.h"
-#include "cli/pipeline.h"
+#include "pipeline/pipeline.h"
 #include "runtime/data/batch_source.h"
 #include "runtime/training/train.h"
 
@@ -19,7 +20,7 @@ struct ValidationDataOptions {
 struct RunOptions {
   const CLI::App* command = nullptr;  ///< whose options these are
   Compilation compilation;
-  PipelineOptions pipeline;
+  PipelineOutput pipeline;
   TrainOptions train;
   DataOptions data;
   ValidationDataOptions validation;

@@ -1,11 +1,10 @@
 #include "cli/source_checks_beside.h"
 
-#include <spdlog/spdlog.h>
-
 #include <stdexcept>
 #include <utility>
 
 #include "runtime/processes/agreement.h"
+#include "runtime/rank/notice.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -38,7 +37,7 @@ std::string SourceChecksBeside::go_on(bool wait) {
   try {
     if (!checked_) checked_ = wait ? checking_->hurried() : checking_->result();
   } catch (const std::runtime_error& error) {
-    spdlog::warn("the source of another division was not checked: {}", error.what());
+    warn("the source of another division was not checked: {}", error.what());
     checked_ = "";
   }
   const std::optional<std::string> flaw_of_any = outcome_of_all(job_, checked_);

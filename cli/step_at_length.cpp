@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "cli/report.h"
 #include "cli/timeline.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 

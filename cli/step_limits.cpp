@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/report.h"
 #include "cli/trace_events.h"
-#include "dsl/base/counted.h"
 #include "dsl/spmd/recomputation.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -131,12 +130,6 @@ std::string limit_text(const Plan& plan, const std::vector<StepParts>& parts) {
   if (full && full->fullness() > 0)
     out += fmt::format("; the fullest memory is that of {}, to {:.2g} %", full->device, 100 * full->fullness());
   return out + "\n";
-}
-
-std::string turns_and_stages(const TurnTrial& trial) {
-  std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
-  if (trial.stages > 1) how += fmt::format(" on {} stages of {}", trial.stages, counted(trial.stage_devices, "device"));
-  return how;
 }
 
 std::string why_turns_text(const Prediction& prediction) {

@@ -37,7 +37,4 @@ std::string why_turns_text(const Prediction& prediction);
 nlohmann::ordered_json limits_json(const Plan& plan, const std::vector<StepParts>& parts);
 nlohmann::ordered_json turns_json(const Prediction& prediction);
 
-/// "4 turns on 2 stages of 1 device", "all at once".
-std::string turns_and_stages(const TurnTrial& trial);
-
 }  // namespace hetsynth::cli

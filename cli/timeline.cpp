@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "cli/report.h"
+#include "pipeline/report.h"
 
 namespace hetsynth::cli {
 namespace {

@@ -1,6 +1,5 @@
 // hetsynth tokenize: texts become a token file, or a tokenizer of their own; token files become text again.
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,11 +10,11 @@
 #include <utility>
 
 #include "cli/command.h"
-#include "cli/notice.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/output_file.h"
 #include "dsl/base/suggest.h"
 #include "runtime/data/token_windows.h"
+#include "runtime/rank/notice.h"
 #include "runtime/rank/rank_threads.h"
 #include "runtime/token_files/tokenize_files.h"
 #include "runtime/training/progress.h"
@@ -98,7 +97,7 @@ void train(const TokenizeCommand& command) {
   write_output(command.output, tokenizer_kind, tokenizer_json(trained, expression));
   const auto tokens = static_cast<int64_t>(trained.special.size() + trained.tokens.size());
   if (tokens < *command.train_bpe)
-    spdlog::warn("the text has no more pairs that stand twice: {} tokens instead of {}", tokens, *command.train_bpe);
+    warn("the text has no more pairs that stand twice: {} tokens instead of {}", tokens, *command.train_bpe);
   fmt::print("{}: {} from {}\n", command.output, counted(tokens, "token"),
              counted(static_cast<int64_t>(counts.size()), "different word"));
 }

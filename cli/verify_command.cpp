@@ -4,10 +4,11 @@
 #include <filesystem>
 
 #include "cli/model_data.h"
-#include "cli/pipeline.h"
-#include "cli/report.h"
+#include "cli/pipeline_options.h"
 #include "dsl/base/file.h"
 #include "dsl/base/output_file.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/report.h"
 #include "runtime/launch.h"
 #include "runtime/training/numeric_check.h"
 #include "verify/certificate.h"
@@ -36,7 +37,7 @@ const OutputKind certificate_kind{"certificate",
 
 struct VerifyCommandOptions {
   Compilation compilation;
-  PipelineOptions pipeline;
+  PipelineOutput pipeline;
   std::string certificate_out;
   std::string source_folder;
   bool source = false;

@@ -56,7 +56,7 @@ function(hetsynth_library name)
   target_link_libraries(${name} PUBLIC ${ARG_LINK} PRIVATE hetsynth_options ${ARG_PRIVATE_LINK})
 endfunction()
 
-# hetsynth_hosts_models(TARGET): the executable holds the whole DSL and exports its symbols, because model files and generated programs
+# hetsynth_hosts_models(TARGET): the executable, or shared library, holds the whole DSL and exports its symbols, because model files and generated programs
 # link against the running process.
 function(hetsynth_hosts_models target)
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON

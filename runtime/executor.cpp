@@ -1,7 +1,6 @@
 #include "runtime/executor.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +16,7 @@
 #include "runtime/processes/agreement.h"
 #include "runtime/processes/step_exchange.h"
 #include "runtime/rank/arena.h"
+#include "runtime/rank/notice.h"
 #include "runtime/rank/throttle.h"
 #include "runtime/take_over.h"
 
@@ -42,9 +42,8 @@ void check_layout(const Program& reference, const DeviceProgram& layout) {
 // Too many ranks still compute the right numbers, only not in the time that was planned.
 void warn_of_shared_cores(double claimed) {
   if (claimed <= usable_cores() + 0.01) return;
-  spdlog::warn(
-      "the devices of this plan claim {:.1f} cores and this process may use {}: steps take longer than planned",
-      claimed, usable_cores());
+  warn("the devices of this plan claim {:.1f} cores and this process may use {}: steps take longer than planned",
+       claimed, usable_cores());
 }
 
 /// Gives what communicators have counted between two moments.

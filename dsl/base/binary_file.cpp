@@ -16,6 +16,7 @@ struct Magic {
 
 constexpr const char* arrays = "models read arrays by input and token_batch (docs/data.md)";
 constexpr const char* to_text = "write its texts to a file of text first";
+constexpr const char* weights = "parameters are taken by --init-from and --resume";
 constexpr const char* no_text = "leave it out";
 
 // Each has a byte that no text has, or so many signs that none begins with them.
@@ -33,7 +34,6 @@ constexpr Magic magics[] = {
     {"Rar!\x1A\x07"sv, 0, "a rar archive", "unpack it (unrar x)"},
     {"ustar\0"sv, 257, "a tar archive", "unpack it (tar -xf)"},
     {"ustar  \0"sv, 257, "a tar archive", "unpack it (tar -xf)"},
-    {"PAR1\x15"sv, 0, "a Parquet file", to_text},
     {"ARROW1\0"sv, 0, "an Arrow file", to_text},
     {"SQLite format 3\0"sv, 0, "an SQLite database", to_text},
     {"%PDF-"sv, 0, "a PDF document", "write its text to a file first (pdftotext)"},
@@ -47,7 +47,25 @@ constexpr Magic magics[] = {
     {"\x7F"
      "ELF"sv,
      0, "a program or library (ELF)", no_text},
+    {"GGUF\2\0"sv, 0, "a GGUF file", weights},
+    {"GGUF\3\0"sv, 0, "a GGUF file", weights},
+    {"\xFF\xFF\xFF\xFF"sv, 0, "a stream of Arrow", to_text},
 };
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; }
+
+/// Files whose first bytes are not always the same.
+std::optional<BinaryKind> kind_by_form(std::string_view head) {
+  // The length of the header in eight bytes, of which the upper ones are 0, and the header, an object of JSON.
+  if (head.size() > 9 && head.substr(5, 3) == "\0\0\0"sv && head[8] == '{' && (head[9] == '"' || head[9] == '}'))
+    return BinaryKind{"a file of safetensors", weights};
+  // Protocol 2 and later, and what can come behind its number: a frame, an object, or a mark.
+  if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5)
+    return BinaryKind{"a pickle of Python", to_text};
+  if (head.size() > 4 && (head.starts_with("PAR1") || head.starts_with("PARE")) && is_control(head[4]))
+    return BinaryKind{"a Parquet file", to_text};
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -73,6 +91,7 @@ std::optional<BinaryKind> binary_kind(std::string_view head) {
   for (const Magic& magic : magics)
     if (head.size() >= magic.at && head.substr(magic.at).starts_with(magic.bytes))
       return BinaryKind{magic.what, magic.mend};
+  if (const auto kind = kind_by_form(head)) return kind;
   if (begins_like_llmc(head))
     return BinaryKind{"a token file of llm.c", "models read tokens by token_batch (docs/data.md)"};
   if (head.starts_with("\xFF\xFE"sv) || head.starts_with("\xFE\xFF"sv))

@@ -168,6 +168,22 @@ std::string first_of_generations() {
   return out;
 }
 
+/// How to describe a device by hand whose model is no help: as one that is like it, or with figures of some card.
+std::string description_by_hand(const DeviceModel* like) {
+  constexpr DeviceModel some{"", DeviceKind::cuda, "sm_86", 24, 23, 900, 30, 0, 60, 60};
+  const DeviceModel& model = like && like->kind == DeviceKind::cuda ? *like : some;
+  std::string tensor_cores;
+  if (model.bf16 > 0)
+    tensor_cores = fmt::format(", matmul_bf16 = \"{:.3g} TFLOP/s\"", model.bf16);
+  else if (model.fp16 > 0)
+    tensor_cores = fmt::format(", matmul_fp16 = \"{:.3g} TFLOP/s\"", model.fp16);
+  return fmt::format(
+      "kind = \"cuda\", architecture = \"{}\", memory = \"{:.0f} GiB\", declared = {{ matmul = \"{:.3g} TFLOP/s\"{}, "
+      "memory_bandwidth = \"{:.0f} GB/s\" }}, with its own figures; nvidia-smi --query-gpu=compute_cap --format=csv "
+      "tells 8.6 for sm_86",
+      model.architecture, std::floor(model.told_gib), model.float32, tensor_cores, model.memory_gbytes_per_second);
+}
+
 /// What a known model would have told.
 [[noreturn]] void fail_without(const TableReader& reader, std::string_view what, std::string_view line) {
   const std::string model = reader.text("model", "");
@@ -178,10 +194,6 @@ std::string first_of_generations() {
     reader.fail(
         reader.where("model"), fmt::format("{} is a GPU of AMD, and only CUDA devices are supported", quote(model)),
         "GPUs of NVIDIA, or cores (kind = \"cpu\")", "", "leave the device out, or describe the cores of its host");
-  // How to describe one by hand, as the model is no help.
-  const std::string by_hand =
-      "kind = \"cuda\", architecture = \"sm_86\", memory = \"23 GiB\", "
-      "declared = { matmul = \"30 TFLOP/s\", matmul_bf16 = \"60 TFLOP/s\", memory_bandwidth = \"900 GB/s\" }";
   const std::vector<std::string> near = near_device_models(model);
   std::string known = quoted_list(near), meant;
   if (near.empty())
@@ -192,7 +204,8 @@ std::string first_of_generations() {
     meant = fmt::format("did you mean \"{}\"? Or ", near.front());
   reader.fail(reader.where(), fmt::format("the model {} is not known, and the device has no {}", quote(model), what),
               fmt::format("{}, or a known model, as {} (docs/cluster.md)", line, known), quote(model),
-              fmt::format("{}describe the device by hand: {}", meant, by_hand));
+              fmt::format("{}describe the device by hand: {}", meant,
+                          description_by_hand(near.empty() ? nullptr : find_device_model(near.front()))));
 }
 
 DeviceKind read_kind(const TableReader& reader, const DeviceModel* model) {

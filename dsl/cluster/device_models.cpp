@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <iterator>
 #include <set>
 #include <string>
@@ -127,17 +128,25 @@ constexpr std::pair<std::string_view, std::string_view> other_names[] = {{"GH200
 
 /// Words that say who sells a card and how it is mounted, which tells nothing of its speed.
 bool says_nothing(const std::string& word) {
-  constexpr std::string_view words[] = {"nvidia",   "geforce", "tesla", "quadro", "gpu",  "generation",
-                                        "graphics", "card",    "sxm",   "sxm2",   "sxm3", "sxm4",
-                                        "sxm5",     "hbm2",    "hbm2e", "hbm3",   "hbm3e"};
+  constexpr std::string_view words[] = {"nvidia",   "geforce", "tesla", "quadro", "gpu",   "generation",
+                                        "graphics", "card",    "sxm",   "sxm2",   "sxm3",  "sxm4",
+                                        "sxm5",     "hbm2",    "hbm2e", "hbm3",   "hbm3e", "dgxs"};
   return std::ranges::find(words, word) != std::end(words);
+}
+
+/// A line of `nvidia-smi -L`, "GPU 0: NVIDIA A100 (UUID: GPU-...)", without what tells of the one card that it is.
+std::string_view without_its_number(std::string_view line) {
+  const size_t colon = line.find(": ");
+  if (line.starts_with("GPU ") && colon != std::string_view::npos && line.find_first_not_of("0123456789", 4) == colon)
+    line.remove_prefix(colon + 2);
+  return line.substr(0, line.find("(UUID"));
 }
 
 /// The words of a name that tell of the model, in lower case.
 std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> out(1);
-  for (const char c : name)
-    if (c == ' ' || c == '_' || c == '-')
+  for (const char c : without_its_number(name))
+    if (std::isspace(static_cast<unsigned char>(c)) || std::string_view("_-(),/[]").find(c) != std::string_view::npos)
       out.emplace_back();
     else
       out.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -157,7 +166,8 @@ std::multiset<std::string> parts_of(std::string_view name) {
         out.insert(std::exchange(part, ""));
       part += c;
     }
-    out.insert(part);
+    // Gigabytes are written in three ways: "80GB", "80G" and "80 GiB".
+    out.insert(part == "g" || part == "gib" ? "gb" : part);
   }
   return out;
 }

@@ -1,12 +1,15 @@
 #include "dsl/frontend/model.h"
 
 #include <cxxabi.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include "dsl/base/excerpt.h"
 #include "dsl/base/file.h"
@@ -63,15 +66,29 @@ void run_user_code(const std::string& path, const Trace* trace, const F& functio
   }
 }
 
+/// The same of a function of this program, whose exceptions and signals are left to it.
+template <class F>
+void run_own_code(const F& function) {
+  try {
+    function();
+  } catch (const UserError& error) {
+    throw UserError(with_excerpts(error.diagnostic()), error.code());
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Trace> LoadedModel::trace(const std::map<std::string, std::string>& settings) const {
   auto trace = std::make_unique<Trace>(file_, settings);
-  run_user_code(file_, trace.get(), [&] { run_builder(*trace, builder_); });
-  // For further micro-batches, when the trace is differentiated.
-  trace->builder = [file = file_, builder = builder_, code = code_, trace = trace.get()] {
-    run_user_code(file, trace, builder);
+  const auto run = [file = file_, code = code_, trace = trace.get()](const auto& function) {
+    if (code)
+      run_user_code(file, trace, function);
+    else
+      run_own_code(function);
   };
+  run([&] { run_builder(*trace, builder_); });
+  // For further micro-batches, when the trace is differentiated.
+  trace->builder = [run, builder = builder_] { run(builder); };
   return trace;
 }
 
@@ -97,24 +114,46 @@ std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptio
   NativeModule module;
   run_user_code(path, nullptr, [&] { module = link(path, object); });  // runs static initialisers
   model->times_.link_seconds = seconds_since(start);
-  model->builder_ = reinterpret_cast<void (*)()>(module.find(builder_symbol));
-  if (!model->builder_)
+  auto* const builder = reinterpret_cast<void (*)()>(module.find(builder_symbol));
+  if (!builder)
     throw UserError({.where = {path},
                      .message = "the model file defines no function `void model()`",
                      .mend = "put what builds the network into `void model() { ... }`, outside of any namespace"});
+  model->builder_ = builder;
   model->code_ = module.owner();
+  return model;
+}
+
+std::shared_ptr<LoadedModel> model_of_function(std::function<void()> build, std::string name) {
+  auto model = std::make_shared<LoadedModel>();
+  model->file_ = std::move(name);
+  model->builder_ = std::move(build);
   return model;
 }
 
 namespace {
 
-/// The headers that were installed together with this program, wherever both have been moved; empty if there are none.
-std::string installed_headers() {
-  namespace fs = std::filesystem;
+namespace fs = std::filesystem;
+
+/// The shared library that this function is in; empty if it is in the program itself.
+fs::path own_library() {
+  Dl_info info{};
+  link_map* map = nullptr;
+  const auto here = reinterpret_cast<void*>(&own_library);
+  if (::dladdr1(here, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0 || !map) return {};
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return "";
-  const fs::path folder = program.parent_path().parent_path() / "lib/hetsynth/include";
+  return fs::canonical(map->l_name, error);  // the program's name is empty there
+}
+
+/// The headers that were installed together with this program or library, wherever they have been moved; empty if there
+/// are none.
+std::string installed_headers() {
+  std::error_code error;
+  const fs::path library = own_library();
+  // PREFIX/lib/libhetsynth.so and PREFIX/bin/hetsynth.
+  const fs::path folder =
+      library.empty() ? fs::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "lib/hetsynth/include"
+                      : library.parent_path() / "hetsynth/include";
   return fs::is_regular_file(folder / "hetsynth/hetsynth.h", error) ? folder.string() : "";
 }
 

@@ -1,5 +1,6 @@
 // The stage `load`: a model file, ordinary C++, to a builder that can be traced in this process.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,12 +24,13 @@ struct LoadOptions {
   bool color = false;     ///< the compiler's messages with terminal colours
 };
 
-/// A compiled model file. Tracing it again, with other settings, compiles nothing.
+/// A compiled model file, or a function of this program. Tracing it again, with other settings, compiles nothing.
 class LoadedModel {
  public:
-  /// Runs `void model()` under a fresh trace. Throws UserError, with lines of the model and carets, for mistakes the
-  /// model makes (a shape that does not fit, a setting that it does not ask for, an exception of its own). The trace
-  /// may hold functions of the compiled model: it must not outlive it. One trace at a time may live in a thread.
+  /// Runs `void model()` of the file, or the function, under a fresh trace. Throws UserError, with lines of the model
+  /// and carets, for mistakes the model makes (a shape that does not fit, a setting that it does not ask for, an
+  /// exception of a file's own). The trace may hold functions of the compiled model: it must not outlive it. One trace
+  /// at a time may live in a thread.
   std::unique_ptr<Trace> trace(const std::map<std::string, std::string>& settings = {}) const;
 
   const std::string& file() const { return file_; }
@@ -38,11 +40,12 @@ class LoadedModel {
 
  private:
   friend std::shared_ptr<LoadedModel> load_model(const std::string&, const LoadOptions&);
+  friend std::shared_ptr<LoadedModel> model_of_function(std::function<void()>, std::string);
   std::string file_;
   std::string warnings_;
   LoadTimes times_;
-  std::shared_ptr<const void> code_;
-  void (*builder_)() = nullptr;
+  std::shared_ptr<const void> code_;  ///< null: a function of this program
+  std::function<void()> builder_;
 };
 
 /// Compiles and links a model file. Tensors are named after the variables that hold them. Throws UserError if the file
@@ -50,8 +53,13 @@ class LoadedModel {
 /// defines.
 std::shared_ptr<LoadedModel> load_model(const std::string& path, const LoadOptions& options = {});
 
+/// A model that is a function of this program: it calls the same functions of the DSL as `void model()` of a file.
+/// `name` stands for the file in messages and plans. Tensors have no names of variables (`named` in hetsynth/tensor.h
+/// gives one). What the function throws goes to who traces it, and a crash is the program's own.
+std::shared_ptr<LoadedModel> model_of_function(std::function<void()> build, std::string name);
+
 /// Folders with hetsynth's headers: $HETSYNTH_INCLUDE_DIRS (separated by colons), else those that were installed with
-/// this program, else those that it was built with.
+/// this program or with the library that this function is in, else those that it was built with.
 std::vector<std::string> dsl_include_directories();
 
 }  // namespace hetsynth

@@ -58,9 +58,29 @@ class AllDependencies : public clang::DependencyCollector {
   bool needSystemDependencies() override { return true; }
 };
 
+/// What is said of a file that is none, beside its name.
+class NoFile : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "no file"; }
+  std::string message(int) const override { return "it is a pipe, a socket or a device, and no file"; }
+};
+
+/// The files of this machine without pipes, sockets and devices: whoever opens a pipe to read it waits for a writer.
+class FilesAlone : public llvm::vfs::ProxyFileSystem {
+ public:
+  FilesAlone() : ProxyFileSystem(llvm::vfs::getRealFileSystem()) {}
+  llvm::ErrorOr<std::unique_ptr<llvm::vfs::File>> openFileForRead(const llvm::Twine& path) override {
+    static const NoFile no_file;
+    if (const llvm::ErrorOr<llvm::vfs::Status> status = ProxyFileSystem::status(path);
+        status && !status->isRegularFile() && !status->isDirectory())
+      return std::error_code(1, no_file);
+    return ProxyFileSystem::openFileForRead(path);
+  }
+};
+
 llvm::IntrusiveRefCntPtr<llvm::vfs::FileSystem> file_system(std::string_view source, const CompileOptions& options) {
   auto memory = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
-  auto overlay = llvm::makeIntrusiveRefCnt<llvm::vfs::OverlayFileSystem>(llvm::vfs::getRealFileSystem());
+  auto overlay = llvm::makeIntrusiveRefCnt<llvm::vfs::OverlayFileSystem>(llvm::makeIntrusiveRefCnt<FilesAlone>());
   overlay->pushOverlay(memory);  // before files are added: this gives `memory` its working directory
   auto add = [&](const std::string& path, std::string_view text) {
     memory->addFileNoOwn(path, 0, llvm::MemoryBufferRef(llvm::StringRef(text.data(), text.size()), path));

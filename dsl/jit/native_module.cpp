@@ -1,12 +1,15 @@
 #include "dsl/jit/native_module.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <llvm/Demangle/Demangle.h>
 #include <llvm/ExecutionEngine/JITLink/EHFrameSupport.h>
 #include <llvm/ExecutionEngine/Orc/Debugging/DebuggerSupport.h>
+#include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/ExecutionEngine/Orc/ObjectFileInterface.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
+#include <llvm/Support/DynamicLibrary.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <algorithm>
@@ -163,6 +166,18 @@ struct Engine {
     HETSYNTH_CHECK(layer != nullptr, "ORC links with JITLink on this machine");
     layer->addPlugin(std::move(plugin));
     if (debugger_requested()) checked(orc::enableDebuggerSupport(*jit), "gdb cannot be told of compiled code");
+    offer_own_library();
+  }
+
+  /// Names of the process do not include those of a library that was opened for whoever opened it alone (RTLD_LOCAL),
+  /// as plugins are, nor of those that it is linked with; this code may be in one.
+  void offer_own_library() {
+    Dl_info own{};
+    if (::dladdr(reinterpret_cast<const void*>(&debugger_requested), &own) == 0) return;
+    void* const library = ::dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) return;  // it is in the program itself
+    jit->getProcessSymbolsJITDylib()->addGenerator(std::make_unique<orc::DynamicLibrarySearchGenerator>(
+        llvm::sys::DynamicLibrary(library), jit->getDataLayout().getGlobalPrefix()));
   }
 
   /// Kept by every module, so that modules in static objects outlive nothing they need.

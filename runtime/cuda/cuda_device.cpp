@@ -1,7 +1,6 @@
 #include "runtime/cuda/cuda_device.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <stdexcept>
@@ -10,6 +9,7 @@
 #include "dsl/base/error.h"
 #include "runtime/cuda/cuda_device_state.h"
 #include "runtime/rank/arena.h"
+#include "runtime/rank/notice.h"
 
 namespace hetsynth::cuda {
 namespace {
@@ -220,8 +220,8 @@ bool CudaDevice::record(HetsynthContext& context) {
   if (code || ended || !graph || driver_.graph_instantiate(&recorded_, graph, 0)) recorded_ = nullptr;
   if (graph) driver_.graph_destroy(graph);
   if (!recorded_) {
-    spdlog::warn("rank {}: a step cannot be recorded as a graph ({}); every step is issued anew", rank_.rank,
-                 problem_.empty() ? "the driver refuses" : problem_);
+    warn("rank {}: a step cannot be recorded as a graph ({}); every step is issued anew", rank_.rank,
+         problem_.empty() ? "the driver refuses" : problem_);
     problem_.clear();
   }
   return recorded_ != nullptr;

@@ -1,12 +1,12 @@
 #include "runtime/cuda/device_product.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "runtime/rank/notice.h"
 
 namespace hetsynth::cuda {
 namespace {
@@ -205,7 +205,7 @@ std::string DeviceProducts::enqueue(const ProductShape& shape, const ProductOper
       problem = enqueue_followed(wanted, operands, stream);
       if (!problem.empty()) return problem;
       if (followed_.empty())
-        spdlog::warn(
+        warn(
             "cublasLt has no algorithm for a product with epilogue {}: a kernel follows it, at a loss of time; "
             "hetsynth probe finds out which epilogues it has",
             shape.epilogue);

@@ -2,7 +2,6 @@
 #include "runtime/data/text_tokens.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cctype>
@@ -14,6 +13,7 @@
 #include "runtime/data/formats.h"
 #include "runtime/data/text_corpus.h"
 #include "runtime/rank/arena.h"
+#include "runtime/rank/notice.h"
 
 namespace hetsynth {
 namespace {
@@ -64,7 +64,7 @@ void warn_of_records(const std::string& path) {
     if (looks_like_records(corpus, starts[i], i + 1 < starts.size() ? starts[i + 1] : corpus.bytes()))
       records.push_back(corpus.place_of(starts[i]).first);
   if (records.empty()) return;
-  spdlog::warn(
+  warn(
       "{}{} records of JSON: every byte of them is trained on, keys and quotation marks too; to train on the texts "
       "alone, write them to a file of their own",
       records.front(),

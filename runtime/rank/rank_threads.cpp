@@ -1,7 +1,6 @@
 #include "runtime/rank/rank_threads.h"
 
 #include <hwloc.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "runtime/rank/core_quota.h"
+#include "runtime/rank/notice.h"
 #include "runtime/rank/openmp.h"
 #include "runtime/rank/stall_watch.h"
 #include "runtime/rank/throttle.h"
@@ -149,7 +149,7 @@ void RankThreads::run(const std::function<void(int)>& work) {
     impl_->changed.notify_all();
     StallWatch watch(impl_->state, impl_->quiet_seconds);
     while (!impl_->finished.wait_for(lock, std::chrono::seconds(1), [&] { return impl_->working == 0; }))
-      if (const auto stalled = watch.look(wall_seconds())) spdlog::warn("{}; Ctrl-C twice ends the run", *stalled);
+      if (const auto stalled = watch.look(wall_seconds())) warn("{}; Ctrl-C twice ends the run", *stalled);
   }
   impl_->state.rethrow_failure();
 }

@@ -273,4 +273,16 @@ CheckpointInfo check_for_evaluation(const std::string& path, const Program& prog
   return check_header(path, program, own, check_has);
 }
 
+void check_data_of(const std::string& path, const CheckpointInfo& info, const BatchSource& data) {
+  if (info.data_fingerprint.empty() || info.data_fingerprint == data.fingerprint()) return;
+  throw UserError({.where = {path},
+                   .tag = "checkpoint",
+                   .message = "the checkpoint was trained on other data",
+                   .expected = fmt::format("{} (fingerprint {})", info.data, info.data_fingerprint),
+                   .found = fmt::format("{} (fingerprint {})", data.description(), data.fingerprint()),
+                   .mend =
+                       "name the data it was trained on with --data; --new-data goes on with these, from their first "
+                       "sample"});
+}
+
 }  // namespace hetsynth

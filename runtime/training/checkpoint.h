@@ -49,6 +49,9 @@ CheckpointInfo read_checkpoint_info(const std::string& path);
 /// that the program has not.
 CheckpointInfo check_checkpoint(const std::string& path, const Program& program);
 
+/// Throws UserError if these are not the data that the checkpoint at `path` was trained on, as far as it says which.
+void check_data_of(const std::string& path, const CheckpointInfo& info, const BatchSource& data);
+
 /// Reads everything and checks it: checksums, and that all numbers are finite. Throws as load_checkpoint.
 CheckpointInfo check_checkpoint(const std::string& path);
 

@@ -30,6 +30,14 @@ std::string checkpoint_of_step(const std::string& path, int64_t next_step) {
   return fmt::format("{}.{}", path, next_step);
 }
 
+std::optional<int64_t> step_of_name(std::string_view end) {
+  int64_t step = 0;
+  if (!end.starts_with('.')) return std::nullopt;
+  const auto [last, error] = std::from_chars(end.data() + 1, end.data() + end.size(), step);
+  if (error != std::errc() || last != end.data() + end.size() || end != fmt::format(".{}", step)) return std::nullopt;
+  return step;
+}
+
 void KeptCheckpoints::written(int64_t next_step, bool is_best) {
   if (rule_.best && is_best) share_file(path_, best_checkpoint(path_), "checkpoint");
   if (rule_.last == 0) return;

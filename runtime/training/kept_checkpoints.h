@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace hetsynth {
 
@@ -21,6 +23,8 @@ KeepRule keep_rule(const std::string& text);
 std::string best_checkpoint(const std::string& path);
 /// "run.safetensors.1200".
 std::string checkpoint_of_step(const std::string& path, int64_t next_step);
+/// 1200 of ".1200", as such a name ends; nothing of any other end.
+std::optional<int64_t> step_of_name(std::string_view end);
 
 class KeptCheckpoints {
  public:

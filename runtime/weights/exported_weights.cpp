@@ -9,9 +9,9 @@
 namespace hetsynth {
 namespace {
 
-int64_t elements(const ExportedWeights::Part& part, const Shape& shape) {
-  int64_t out = element_count(shape);
-  for (const int dim : part.walk.separate) out /= shape[size_t(dim)];
+int64_t elements(const ExportedWeights::Part& part) {
+  int64_t out = element_count(part.walk.shape);
+  for (const int dim : part.walk.separate) out /= part.walk.shape[size_t(dim)];
   return out;
 }
 
@@ -30,7 +30,7 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
     const Layout& layout = place->rule->layout;
     const Layout::Walk walk = layout.walk(type.shape);
     const TensorType wanted{layout.file_shape(type.shape), type.dtype};
-    for (const auto& [name, at] : tensors_of(*place, walk, type.shape)) {
+    for (const auto& [name, at] : tensors_of(*place, walk)) {
       ExportedWeights::Exported& exported =
           by_name.try_emplace(name, ExportedWeights::Exported{{name, wanted}, {}}).first->second;
       if (!(exported.entry.type == wanted))
@@ -41,7 +41,7 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
                          .expected = text(exported.entry.type),
                          .found = text(wanted)});
       exported.parts.push_back({parameter, walk, at});
-      filled[name] += elements(exported.parts.back(), type.shape);
+      filled[name] += elements(exported.parts.back());
     }
   }
   for (auto& [name, exported] : by_name) {
@@ -75,7 +75,7 @@ HostTensor ExportedValues::value(const ExportedWeights::Exported& exported) {
     if (!held_.contains(part.parameter)) held_.emplace(part.parameter, checkpoint_.read(part.parameter));
     const HostTensor& whole = held_.at(part.parameter);
     const std::span<const float> from = whole.as<float>();
-    for_each_run(part.walk, whole.type.shape, part.at, [&](const ElementRun& run) {
+    for_each_run(part.walk, part.at, [&](const ElementRun& run) {
       for (int64_t i = 0; i < run.count; ++i) to[size_t(run.theirs + i * run.stride)] = from[size_t(run.ours + i)];
     });
     if (--uses_.at(part.parameter) == 0) held_.erase(part.parameter);

@@ -87,7 +87,7 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
     const Shape wanted = layout.file_shape(node.type.shape);
     InitialWeights::Taken taken{node.id, {}, layout.walk(node.type.shape)};
     std::vector<std::string> absent, found;
-    for (PlacedTensor& tensor : tensors_of(*place, taken.walk, node.type.shape)) {
+    for (PlacedTensor& tensor : tensors_of(*place, taken.walk)) {
       const std::string name = name_in(file, map, tensor.name);
       if (name.empty()) {
         absent.push_back(tensor.name);
@@ -144,7 +144,7 @@ void take_weights(const InitialWeights& weights, WeightFile& file, Executor& exe
                          .found = found});
       const std::span<const float> from = part.as<float>();
       const std::span<float> to = whole.as<float>();
-      for_each_run(taken.walk, node.type.shape, at, [&](const ElementRun& run) {
+      for_each_run(taken.walk, at, [&](const ElementRun& run) {
         for (int64_t i = 0; i < run.count; ++i) to[size_t(run.ours + i)] = from[size_t(run.theirs + i * run.stride)];
       });
     }

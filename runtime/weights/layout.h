@@ -11,8 +11,10 @@
 namespace hetsynth {
 
 /// An expression in the style of einops (Rogozhnikov 2022). On the left stand the dimensions of the model's tensor; on
-/// the right those of the file's, where "(h d)" is one dimension that numbers h and d row by row. Two more things may
+/// the right those of the file's, where "(h d)" is one dimension that numbers h and d row by row. Three more things may
 /// be said:
+///  - Parentheses on the left, as in "c h (2 d) -> (h d 2) c", split a dimension of the model's tensor into a number of
+///    equal parts; on the right that number and the name of the rest stand where the file has them.
 ///  - A number on the right, as in "c (3 h d)", is an extent that the model's tensor has not: the file joins so many
 ///    tensors there, of which this is number `part`.
 ///  - A name on the left that is missing on the right, as e in "e c f -> f c", is a dimension that the file has not: it
@@ -30,30 +32,36 @@ class Layout {
   /// How many tensors the file joins in one; 1: none.
   int64_t joined() const { return joined_; }
   /// The shape of the file's tensor for a tensor of the model. Throws UserError if that has another rank than the
-  /// layout says.
+  /// layout says, or an extent that cannot be split as it says.
   Shape file_shape(const Shape& ours) const;
 
   /// Where an element of the model's tensor lies. The file's tensor at `index` of the separate dimensions has it at
   /// `start` + the sum of index * stride over the others; separate dimensions have stride 0.
   struct Walk {
+    Shape shape;  ///< of the model's tensor, with a dimension for each part of those that are split
     int64_t start = 0;
-    std::vector<int64_t> strides;  ///< by dimension of the model's tensor, in elements of the file's
-    std::vector<int> separate;     ///< dimensions of the model's tensor
+    std::vector<int64_t> strides;  ///< by dimension of `shape`, in elements of the file's
+    std::vector<int> separate;     ///< dimensions of `shape`
   };
   Walk walk(const Shape& ours) const;
 
  private:
   struct Factor {
-    int dim = -1;        ///< of the model's tensor; -1: the number of the part
+    int dim = -1;        ///< of the split model's tensor; -1: the number of the part
     int64_t extent = 0;  ///< of the number of the part
   };
-  std::vector<std::string> ours_;
+  Shape split(const Shape& ours) const;
+  void read_ours(const std::string& text, const std::string& side);
+  void read_theirs(const std::string& text, const std::string& side);
+
+  std::vector<std::string> ours_;  ///< names of the dimensions, each part of a split one by itself; a number as written
+  std::vector<int> parts_;         ///< by dimension of the model's tensor: how many of these it is
   std::vector<std::vector<Factor>> theirs_;
   int64_t joined_ = 1, part_ = 0;
 };
 
 /// Moves an index of the separate dimensions on, in row-major order; false after the last one.
-bool next_index(const Layout::Walk& walk, const Shape& ours, std::vector<int64_t>& at);
+bool next_index(const Layout::Walk& walk, std::vector<int64_t>& at);
 
 /// Elements of the model's tensor that lie one behind the other, and where the file has them.
 struct ElementRun {
@@ -64,7 +72,7 @@ struct ElementRun {
 
 /// Calls `visit` for all elements of the model's tensor whose indices along the separate dimensions are `at`, in the
 /// order of the model's tensor.
-void for_each_run(const Layout::Walk& walk, const Shape& ours, const std::vector<int64_t>& at,
+void for_each_run(const Layout::Walk& walk, const std::vector<int64_t>& at,
                   const std::function<void(const ElementRun&)>& visit);
 
 }  // namespace hetsynth

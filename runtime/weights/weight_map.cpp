@@ -119,8 +119,8 @@ WeightMap WeightMap::load(const std::string& path) {
       for (const auto& [name, rule] : *node.as_table())
         out.rules_.push_back(rule_of(path, std::string(name.str()), rule));
       std::ranges::stable_sort(out.rules_, {}, &WeightRule::line);
-    } else {
-      static const std::vector<std::string> keys = {"may_lack", "ignore", "tensors"};
+    } else if (key.str() != "gguf") {  // of that, gguf_rules.h
+      static const std::vector<std::string> keys = {"may_lack", "ignore", "tensors", "gguf"};
       refuse(path, node.source(), "a key that means nothing here", "one of " + quoted_list(keys),
              quote(std::string(key.str())));
     }
@@ -175,7 +175,7 @@ std::optional<std::map<std::string, std::string>> match(const std::string& patte
   return at == name.size() ? std::optional(out) : std::nullopt;
 }
 
-std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Walk& walk, const Shape& shape) {
+std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Walk& walk) {
   std::vector<PlacedTensor> out;
   const std::vector<std::string> names = place.rule ? place.rule->layout.separate() : std::vector<std::string>{};
   std::vector<int64_t> at(walk.separate.size(), 0);
@@ -183,7 +183,7 @@ std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Wal
     std::map<std::string, std::string> numbers;
     for (size_t i = 0; i < names.size(); ++i) numbers[names[i]] = std::to_string(at[i]);
     out.push_back({filled_in(place.tensor, numbers), at});
-  } while (next_index(walk, shape, at));
+  } while (next_index(walk, at));
   return out;
 }
 

@@ -64,7 +64,7 @@ struct PlacedTensor {
 };
 
 /// All of these, in row-major order of their indices: a single one where the layout has no separate dimensions.
-std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Walk& walk, const Shape& shape);
+std::vector<PlacedTensor> tensors_of(const WeightPlace& place, const Layout::Walk& walk);
 
 /// The numbers that {x} stand for if `name` is as the pattern says; none if it is not. A name in braces that stands
 /// twice stands for the same number.

@@ -189,6 +189,32 @@ TEST(NotFinite, TheOriginIsNamedAndNotWhatItLedTo) {
                   "Tensor s = softmax(where(c > 0.5, c, m), 1); Tensor bad = 1 / sum(c - c);",
                   "sum(s) * 0.0 + sum(bad) * 0.0 + "),
               Fails(1, AllOf(HasSubstr("[div]"), HasSubstr("is bad, in step 0"), HasSubstr("a division by 0"))));
+  EXPECT_THAT(run("Tensor b = parameter(\"b\", {3}, ones()); Tensor tall = pow(2.0 * b, 1e3);", "0.0 * sum(tall) + "),
+              Fails(1, AllOf(HasSubstr("is tall, in step 0"), HasSubstr("or one beyond 3.4e38"))));
+  EXPECT_THAT(run("Tensor b = parameter(\"b\", {2, 3}, ones()); Tensor g = parameter(\"g\", {3}, ones());"
+                  "Tensor even = batchnorm(b, g, g, 0);",
+                  "sum(even) + "),
+              Fails(1, AllOf(HasSubstr("in step 0"), HasSubstr("give it an epsilon above 0"))));
+}
+
+/// Of what a loop makes in its turns, the turn and the line in the body are named.
+TEST(NotFinite, TheOriginInALoopIsNamedWithItsTurn) {
+  const Workplace place;
+  const std::string body =
+      "ScanResult r = scan(x, {parameter(\"start\", {12}, ones())}, [](const std::vector<Tensor>& s, Tensor now) {\n"
+      "  Tensor grown = s[0] * 1e10 + 0.0 * now;\n"
+      "  return ScanStep{{grown}, grown};\n"
+      "});\nTensor h =";
+  place.write("model.cpp",
+              everywhere(everywhere(small_model, "Tensor h =", body), "(loss,", "(0.0 * sum(r.outputs) + loss,"));
+  EXPECT_THAT(place.run("run model.cpp --cluster c.toml --sample 0 --steps 4"),
+              Fails(1, AllOf(HasSubstr("model.cpp:9:"), HasSubstr("is grown"), HasSubstr("[3]"), HasSubstr("in step 0"),
+                             HasSubstr("the largest number it was computed from is 1e+30"))));
+  // So are those of the samples that are taken in turns.
+  place.write("model.cpp", everywhere(small_model, "relu(matmul(x, w1))", "log(matmul(x, w1))"));
+  EXPECT_THAT(place.run("run model.cpp --cluster c.toml --sample 0 --steps 4 --turns 3"),
+              Fails(1, AllOf(HasSubstr("model.cpp:8:"), HasSubstr("[log]"), HasSubstr("is h[0], in step 0"),
+                             HasSubstr("a logarithm of 0 or less"))));
 }
 
 TEST(NotFinite, ALearningRateOfZeroTrainsAndOneThatIsNoNumberIsRefused) {

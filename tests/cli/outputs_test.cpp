@@ -104,8 +104,14 @@ TEST_F(Outputs, BesideACheckpointAreNobodyElses) {
     std::filesystem::remove(place.folder() / name);
   }
   place.write("b.st.2", "somebody's\n");
-  EXPECT_THAT(place.run(run + "2 --checkpoint-every 1 --keep 2"), Fails(3, HasSubstr("it was left as it is")));
-  EXPECT_EQ(place.read("b.st.2"), "somebody's\n");
+  expect_kept(run + "2 --checkpoint-every 1 --keep 2", "b.st.2: error: the file exists and is no ");
+  // Names that this run does not come to, or that no checkpoint gets, are none of its business.
+  for (const std::string name : {"b.st.3", "b.st.02", "b.st.2x"}) place.write(name, "somebody's\n");
+  std::filesystem::remove(place.folder() / "b.st.2");
+  done(run + "2 --checkpoint-every 1 --keep 2");
+  for (const std::string name : {"b.st.3", "b.st.02", "b.st.2x"}) EXPECT_EQ(place.read(name), "somebody's\n");
+  EXPECT_THAT(place.run(run + "2 --keep 2 --log-json b.st.7"),
+              Fails(2, HasSubstr("a checkpoint that --keep asks for may get the log's name")));
 }
 
 TEST_F(Outputs, OfInspectLeaveOtherProjectsAndEditsBe) {
@@ -126,6 +132,9 @@ TEST_F(Outputs, OfInspectLeaveOtherProjectsAndEditsBe) {
 
 TEST_F(Outputs, AndInputsThatArePipesAreNotWaitedFor) {
   ASSERT_EQ(::mkfifo((place.folder() / "pipe").c_str(), 0600), 0);
+  place.write("includes.cpp", "#include \"pipe\"\n" + place.read("model.cpp"));
+  EXPECT_THAT(place.run("plan includes.cpp --cluster c.toml"),
+              Fails(3, AllOf(HasSubstr("includes.cpp:1:"), HasSubstr("it is a pipe, a socket or a device"))));
   const std::string nobody = "nobody reads the pipe";
   EXPECT_THAT(place.run("plan model.cpp --cluster c.toml -o pipe"), Fails(1, HasSubstr(nobody)));
   EXPECT_THAT(place.run("run model.cpp --cluster c.toml --steps 1 --log-json pipe"), Fails(1, HasSubstr(nobody)));

@@ -85,6 +85,8 @@ const std::vector<std::string>& rooms() {
       "runtime",
       "runtime/training",
       "runtime/weights",
+      "pipeline",
+      "api",
       "cli",
   };
   return list;
@@ -99,7 +101,9 @@ const std::map<std::string, std::set<std::string>>& stages() {
       {"verify", {"dsl", "verify"}},
       {"codegen", {"dsl", "codegen"}},
       {"runtime", {"dsl", "verify", "codegen", "runtime"}},
-      {"cli", {"dsl", "synth", "verify", "codegen", "runtime", "cli"}},
+      {"pipeline", {"dsl", "synth", "verify", "codegen", "runtime", "pipeline"}},
+      {"api", {"dsl", "synth", "verify", "codegen", "runtime", "pipeline", "api"}},
+      {"cli", {"dsl", "synth", "verify", "codegen", "runtime", "pipeline", "cli"}},
   };
   return list;
 }
@@ -125,13 +129,15 @@ std::optional<size_t> room_of(const std::string& file) {
   return {};
 }
 
-/// Names of source files from the repository's root. dsl/include is what models include, not a room.
+/// Names of source files from the repository's root. dsl/include and api/include are what models and other programs
+/// include, not rooms.
 std::vector<std::string> source_files() {
   std::vector<std::string> files;
   for (const auto& [stage, _] : stages())
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(HETSYNTH_SOURCE_DIR) / stage)) {
       const std::string name = fs::relative(entry.path(), HETSYNTH_SOURCE_DIR).string();
-      if (entry.is_regular_file() && is_source(entry.path()) && !name.starts_with("dsl/include/"))
+      if (entry.is_regular_file() && is_source(entry.path()) && !name.starts_with("dsl/include/") &&
+          !name.starts_with("api/include/"))
         files.push_back(name);
     }
   return files;

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 /// The file's flat index of each element of the model's tensor.
 std::vector<int64_t> places(const Layout& layout, const Shape& ours, const std::vector<int64_t>& at = {}) {
   std::vector<int64_t> out;
-  for_each_run(layout.walk(ours), ours, at, [&](const ElementRun& run) {
+  for_each_run(layout.walk(ours), at, [&](const ElementRun& run) {
     for (int64_t i = 0; i < run.count; ++i) out.push_back(run.theirs + i * run.stride);
   });
   return out;
@@ -58,13 +58,30 @@ TEST(Layout, TakesOneOfSeveralTensorsThatAreJoined) {
   EXPECT_EQ(places(layout, {2, 3, 4}), expected);
 }
 
+TEST(Layout, SplitsDimensionsOfTheModel) {
+  // Rotary pairs: halves of a head here, neighbours there.
+  const Layout layout("c h (2 d) -> (h d 2) c");
+  EXPECT_EQ(layout.file_shape({2, 3, 4}), (Shape{12, 2}));
+  std::vector<int64_t> expected;
+  for (int c = 0; c < 2; ++c)
+    for (int h = 0; h < 3; ++h)
+      for (int half = 0; half < 2; ++half)
+        for (int d = 0; d < 2; ++d) expected.push_back(((h * 2 + d) * 2 + half) * 2 + c);
+  EXPECT_EQ(places(layout, {2, 3, 4}), expected);
+  EXPECT_THAT(places(Layout("(2 a 3) -> 3 a 2"), {12}), ElementsAre(0, 4, 8, 2, 6, 10, 1, 5, 9, 3, 7, 11));
+  EXPECT_THAT(error_of([&] {
+                layout.walk({2, 3, 5});
+              }),
+              AllOf(HasSubstr("parts that are not equal"), HasSubstr("an extent that 2 divides"), HasSubstr("5")));
+}
+
 TEST(Layout, LeavesDimensionsToTheNamesOfTensors) {
   const Layout layout("e c f -> f c");
   EXPECT_THAT(layout.separate(), ElementsAre("e"));
   EXPECT_EQ(layout.file_shape({4, 2, 3}), (Shape{3, 2}));
   EXPECT_THAT(places(layout, {4, 2, 3}, {2}), ElementsAre(0, 2, 4, 1, 3, 5));
   std::vector<int64_t> ours;
-  for_each_run(layout.walk({4, 2, 3}), {4, 2, 3}, {2}, [&](const ElementRun& run) {
+  for_each_run(layout.walk({4, 2, 3}), {2}, [&](const ElementRun& run) {
     for (int64_t i = 0; i < run.count; ++i) ours.push_back(run.ours + i);
   });
   EXPECT_THAT(ours, ElementsAre(12, 13, 14, 15, 16, 17));
@@ -115,6 +132,10 @@ TEST(Layout, OfTheWrongFormIsRefused) {
                                           {"a b -> (a b", "parentheses that do not match"},
                                           {"a b -> a) b", "parentheses that do not match"},
                                           {"3 a -> a", "a number on the side of the model"},
+                                          {"(a) -> a", "parentheses on the side of the model around one word"},
+                                          {"(2 a -> a 2", "parentheses that do not match"},
+                                          {"(2 a) -> a", "splits a dimension by 2, which the file has nowhere"},
+                                          {"(2a b) -> b", "a name that begins with a digit"},
                                           {"a -> 0 a", "joins tensors by a number that is none"},
                                           {"a -> 2 3 a", "joins tensors by a number that is none, or twice"},
                                           {"a - b -> a b", "a character that means nothing: -"},

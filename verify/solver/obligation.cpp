@@ -77,6 +77,9 @@ std::string key(const Obligation& o) {
 
 namespace {
 
+/// From so many operands on they are looked at one by one. MEASURE
+constexpr size_t many_operands = 16;
+
 /// The proof of one obligation: its symbols, premises and goals.
 class Proof {
  public:
@@ -87,15 +90,19 @@ class Proof {
       facts_.push_back(within(turn_, {zero_, s_.integer(o_.turns)}));
     }
     for (size_t f = 0; f < o_.factors.size(); ++f) declare_factor(int(f));
-    for (size_t p = 0; p < o_.operands.size(); ++p) declare_operand(int(p));
     for (const auto& [inner, outer] : o_.nested) {
       const Bounds in = of_cut(inner), out = of_cut(outer);
       facts_.push_back(s_.all({s_.less_equal(out.lo, in.lo), s_.less_equal(in.hi, out.hi)}));
     }
+    for (size_t p = 0; p < o_.operands.size(); ++p) {
+      operand_facts_.push_back(facts_.size());
+      declare_operand(int(p));
+    }
+    operand_facts_.push_back(facts_.size());
   }
 
   ObligationResult run() {
-    ObligationResult result = local(true);
+    ObligationResult result = is_by_operand() ? by_operand() : local(true);
     if (result.answer == Answer::disproved && result.failed == ObligationPart::value && !products_.empty()) {
       int proofs = result.proofs;
       result = local(false);
@@ -265,6 +272,40 @@ class Proof {
     return translate(s_, o_.body, terms);
   }
 
+  /// Whether equal operands make equal results: nothing is reduced, and the body asks for nothing but its operands.
+  bool is_by_operand() const {
+    return o_.operands.size() >= many_operands && executed_point_.empty() && !mentions(o_.body, ExprKind::factor) &&
+           !mentions(o_.body, ExprKind::random);
+  }
+
+  /// One small query for each operand of many: that what a device reads of it is what the reference does. One query for
+  /// all of them tries which are inside together. What cannot be shown in this way is left to that one.
+  ObligationResult by_operand() {
+    ObligationResult result;
+    const std::vector<Term> all_facts = facts_;
+    const std::vector<Term> common(facts_.begin(), facts_.begin() + long(operand_facts_.front()));
+    // Premises that contradict each other would prove anything; each query sees its own alone.
+    result.proofs = 1;
+    bool shown = s_.prove(all_facts, s_.boolean(false)) == Answer::disproved;
+    for (size_t j = 0; shown && j < o_.operands.size(); ++j) {
+      facts_ = common;
+      facts_.insert(facts_.end(), all_facts.begin() + long(operand_facts_[j]),
+                    all_facts.begin() + long(operand_facts_[j + 1]));
+      const Term same = s_.equal(reads_[j], logical_read(int(j)));
+      shown = s_.prove(facts_, s_.all({s_.all(extents_equal_), in_bounds_[j], same})) == Answer::proved;
+      ++result.proofs;
+    }
+    facts_ = all_facts;
+    if (shown) {
+      result.answer = Answer::proved;
+      return result;
+    }
+    const int proofs = result.proofs;
+    result = local(true);
+    result.proofs += proofs;
+    return result;
+  }
+
   /// Extents, bounds and value in one query; separately only to name what failed.
   ObligationResult local(bool opaque) {
     products_.clear();
@@ -336,6 +377,7 @@ class Proof {
   const Obligation& o_;
   Term zero_, turn_;
   std::vector<FactorTerms> factors_;
+  std::vector<size_t> operand_facts_;  ///< where the facts of each operand begin, and behind the last one's
   std::vector<Term> facts_, extents_equal_, executed_point_, claimed_point_;
   std::vector<Term> reads_, in_bounds_;  ///< by operand
   std::vector<std::pair<Term, Term>> products_;

@@ -52,6 +52,7 @@ ContentsWalk::ContentsWalk(const Program& reference, const SpmdProgram& program,
     for (NodeId node : attention.after)
       if (reference[node].body == round_bf16(Expr::input(0)))
         weighed_.insert({{attention.mixed, true}, {attention.dot, false}});
+  list_candidates();
 }
 
 void ContentsWalk::begin() {

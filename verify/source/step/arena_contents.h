@@ -159,11 +159,11 @@ class ContentsWalk : public StepWalk {
 
   // candidates.cpp
   std::vector<ValueId> candidates(const Written& block, const std::string& name) const;
-  std::string name_in_loop(ValueId value) const;
-  bool named_alike(ValueId value, const std::string& name) const;
+  void list_candidates();
+  bool named_alike(ValueId value, std::string_view name) const;
   /// What a loop makes in one turn for its next, under no name of its own, it makes in the others, too.
-  bool is_usual(ValueId value) const { return !usual_.empty() && name_in_loop(value) == usual_; }
-  bool named_again(ValueId value, const std::string& name) const;
+  bool is_usual(ValueId value) const { return !usual_.empty() && names_in_loop_[size_t(value)] == usual_; }
+  bool named_again(ValueId value, std::string_view name) const;
   bool replaces_named(const std::pair<NodeId, ValueId>& final, const std::string& name) const;
   std::vector<ValueId> named(const std::vector<ValueId>& values, const std::string& name) const;
   void put_what_is_read_first(const Written& block, const std::string& name, std::vector<ValueId>& values) const;
@@ -249,7 +249,11 @@ class ContentsWalk : public StepWalk {
   void expect_table(const Expression& found, const std::vector<int64_t>& expected, const std::string& what,
                     NodeId node) const;
 
-  std::vector<bool> done_;  ///< by instruction: its result was in memory
+  std::vector<bool> done_;                  ///< by instruction: its result was in memory
+  std::vector<std::string> names_in_loop_;  ///< by value: its node's name, without the number of a turn
+  std::vector<std::string> words_;          ///< by value: that name as generated text spells it
+  /// Instructions by how many elements their results have here, and of which type.
+  std::map<std::pair<int64_t, DType>, std::vector<size_t>> makers_of_form_;
   /// Blocks that were recognised, by function and variable.
   std::map<std::pair<std::string, int>, Passed> passed_;
   /// What they were found to be, by its name in its loop; and that of the block that is looked at.

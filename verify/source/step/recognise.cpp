@@ -102,7 +102,7 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
   }
   memory_.understand_reads();
   if (tell_apart(points)) passed_[key] = passed_as(*guess);
-  found_as_[key] = name_in_loop(guess->value);
+  found_as_[key] = names_in_loop_[size_t(guess->value)];
   return *guess;
 }
 

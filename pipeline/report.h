@@ -9,7 +9,7 @@
 #include "runtime/training/numeric_check.h"
 #include "verify/verify.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 
 /// Shares, predicted times and memory per device, collectives by kind, and the baselines beside them.
 /// `left_out`: devices of the cluster that the plan does not use.
@@ -31,9 +31,11 @@ std::string source_check_text(const GeneratedCheck& check, const Program& refere
 /// A line per tensor: its error, the bound of rounding, and whether it keeps to it.
 std::string numeric_check_text(const NumericCheck& check);
 
+/// "4 turns on 2 stages of 1 device", "all at once".
+std::string turns_and_stages(const TurnTrial& trial);
 /// "412 us", "1.30 ms", "2.4 s".
 std::string seconds_text(double seconds);
 /// "812 B", "4.1 MiB".
 std::string bytes_text(double bytes);
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth

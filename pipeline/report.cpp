@@ -1,4 +1,4 @@
-#include "cli/report.h"
+#include "pipeline/report.h"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/considered.h"
-#include "cli/step_limits.h"
 #include "dsl/base/counted.h"
 #include "dsl/spmd/recomputation.h"
+#include "pipeline/considered.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 
 using Json = nlohmann::ordered_json;
 
@@ -154,6 +153,16 @@ std::string small_batch_text(const Plan& plan, const Program& reference) {
   }
   return "";
 }
+
+}  // namespace
+
+std::string turns_and_stages(const TurnTrial& trial) {
+  std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
+  if (trial.stages > 1) how += fmt::format(" on {} stages of {}", trial.stages, counted(trial.stage_devices, "device"));
+  return how;
+}
+
+namespace {
 
 /// In how many turns the step is taken, if planning chose that, and what other numbers would take.
 std::string turns_text(const Prediction& p) {
@@ -404,4 +413,4 @@ std::string verification_json(const Verification& v, const GeneratedCheck* sourc
   return out.dump(2) + "\n";
 }
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth

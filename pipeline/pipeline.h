@@ -8,32 +8,37 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/command.h"
 #include "codegen/interface/device_program.h"
 #include "dsl/frontend/model.h"
 #include "dsl/spmd/plan.h"
 #include "dsl/transform/turns.h"
+#include "pipeline/model_options.h"
 #include "runtime/training/generated_check.h"
 #include "synth/model/pins.h"
 #include "synth/planner/synthesize.h"
 #include "verify/verify.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 
 /// What an invocation was given to work on.
 struct CompilationInput {
   ModelOptions model_options;
-  std::string cluster_file;          ///< empty: one device per core of this machine
-  std::vector<std::string> without;  ///< hosts and devices of the cluster that are left out
-  std::string plan_file;             ///< empty: synthesize
-  std::string plan_json;             ///< the plan that another process of the run made; empty: none did
-  bool keep_devices = false;         ///< plan for all devices, though fewer may be faster
+  std::string cluster_file;              ///< empty: one device per core of this machine
+  std::optional<Cluster> given_devices;  ///< instead of a file: a cluster that another program has at hand
+  std::vector<std::string> without;      ///< hosts and devices of the cluster that are left out
+  std::string plan_file;                 ///< empty: synthesize
+  std::string plan_json;                 ///< the plan that another process of the run made; empty: none did
+  bool keep_devices = false;             ///< plan for all devices, though fewer may be faster
   /// Bytes of a device's memory, by its name, that another program of the run takes.
   std::map<std::string, int64_t> memory_taken;
   int default_devices = 0;  ///< where no cluster is given; 0: one per core
   bool devices_of_plan =
       false;  ///< take the devices from the plan file instead of a cluster: enough to verify and to generate
   double verify_seconds = 60;
+  /// A part of another program, to which standard error and signals belong: nothing is told but by results, and what
+  /// `progress` says alone ends planning early.
+  bool embedded = false;
+  std::function<bool(const SynthesisProgress&)> progress;  ///< where embedded, as SynthesisOptions::progress
   std::optional<double> plan_seconds;  ///< none: until the effort is spent or the best plan is proven
   Effort effort = Effort::normal;      ///< how much work planning may do
   std::optional<int> stages;           ///< of a pipeline: 1 for none; not given: the planner chooses
@@ -97,20 +102,12 @@ struct StageTime {
   double seconds;
 };
 
-struct PipelineOptions {
+struct PipelineOutput {
   std::string dump_after;   ///< print this stage's result on stdout
   bool show_times = false;  ///< print seconds per stage on stderr
 };
-void add_pipeline_options(CLI::App& command, PipelineOptions& options);
-
-/// Adds --cluster to a command that goes without on the cores of this machine.
-void add_cluster_or_cores(CLI::App& command, CompilationInput& compilation);
-
-/// Adds the options of the synthesis to a command that plans: --effort, --time-limit, --mesh-axes and the
-/// pins.
-std::vector<CLI::Option*> add_planning_options(CLI::App& command, CompilationInput& compilation);
 
 /// Runs the stages that are still to be done, up to and including `last`.
-std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options);
+std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOutput& options);
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth

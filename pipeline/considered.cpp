@@ -1,4 +1,4 @@
-#include "cli/considered.h"
+#include "pipeline/considered.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/report.h"
+#include "pipeline/report.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -110,4 +110,4 @@ Json considered_json(const Prediction& prediction) {
   return out;
 }
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth

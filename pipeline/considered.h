@@ -6,7 +6,7 @@
 
 #include "dsl/spmd/plan.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 
 /// Why devices of the cluster get nothing, in numbers: the step with all of them, beside this plan's, and what it
 /// consists of. Empty where none was left out, or the plan does not say.
@@ -16,4 +16,4 @@ std::string why_left_out(const Plan& plan);
 std::string considered_text(const Prediction& prediction);
 nlohmann::ordered_json considered_json(const Prediction& prediction);
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth

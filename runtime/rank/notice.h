@@ -16,4 +16,10 @@ void notice(fmt::format_string<Args...> format, Args&&... args) {
   (void)std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+/// A word on what is odd and ends nothing.
+template <class... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+  notice("hetsynth: warning: {}\n", fmt::format(format, std::forward<Args>(args)...));
+}
+
 }  // namespace hetsynth

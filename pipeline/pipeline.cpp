@@ -1,4 +1,4 @@
-#include "cli/pipeline.h"
+#include "pipeline/pipeline.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,8 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "cli/notice.h"
-#include "cli/report.h"
 #include "codegen/fit.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
@@ -21,8 +19,10 @@
 #include "dsl/spmd/turns_plan.h"
 #include "dsl/transform/differentiate.h"
 #include "dsl/transform/turns.h"
+#include "pipeline/report.h"
 #include "runtime/launch.h"
 #include "runtime/rank/interrupt.h"
+#include "runtime/rank/notice.h"
 #include "synth/planner/planned_step.h"
 #include "synth/planner/synthesize.h"
 #include "synth/space/rules.h"
@@ -30,7 +30,7 @@
 #include "verify/isolated.h"
 #include "verify/rules/form.h"
 
-namespace hetsynth::cli {
+namespace hetsynth {
 namespace {
 
 /// Planning that ends sooner shows no progress line.
@@ -40,8 +40,8 @@ constexpr double seconds_without_progress = 0.5;
 constexpr int64_t least_memory_bytes = int64_t(64) << 10;
 
 void load(Compilation& c) {
-  c.model = load_model(c.model_options.file, {.color = ::isatty(STDERR_FILENO) == 1});
-  notice("{}", c.model->warnings());
+  c.model = load_model(c.model_options.file, {.color = !c.embedded && ::isatty(STDERR_FILENO) == 1});
+  if (!c.embedded) notice("{}", c.model->warnings());
 }
 
 /// A plan of another model is found out by its options first: the message is about the plan, not about a setting that
@@ -114,6 +114,7 @@ Cluster without(Cluster cluster, const std::vector<std::string>& names) {
 }
 
 Cluster all_of_cluster(const CompilationInput& c) {
+  if (c.given_devices) return without(*c.given_devices, c.without);
   if (!c.cluster_file.empty()) return without(load_cluster(c.cluster_file), c.without);
   const int devices =
       c.default_devices > 0 ? c.default_devices : int(std::max(1u, std::thread::hardware_concurrency()));
@@ -136,13 +137,29 @@ void take_turns_of(Compilation& c, Program in_turns, TurnCount count) {
   c.turns = count;
 }
 
+/// The plan of the step as it was asked for, or in the turns that are faster.
+Plan searched_in_turns(Compilation& c, SynthesisOptions options) {
+  options.runners_up = 2;
+  options.strategies = &c.strategies;
+  const bool pinned = c.model_options.settings().contains("turns");
+  PlannedStep step = pinned && c.whole_step
+                         ? synthesize_at_turns(*c.whole_step, c.reference, c.turns, c.cluster, options)
+                     : pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
+                              : synthesize_in_turns(c.reference, c.cluster, options);
+  if (step.program && !pinned) take_turns_of(c, std::move(*step.program), step.turns);
+  return std::move(step.plan);
+}
+
 /// With a progress line on a terminal; Ctrl-C ends the search and keeps the best plan so far.
 Plan searched_plan(Compilation& c) {
+  SynthesisOptions options = planning_options(c);
+  if (c.embedded) {
+    options.progress = c.progress;
+    return searched_in_turns(c, std::move(options));
+  }
   InterruptGuard interrupt;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   bool shown = false;
-  SynthesisOptions options = planning_options(c);
-  options.runners_up = 2;
   options.progress = [&](const SynthesisProgress& progress) {
     if (terminal && progress.elapsed_seconds >= seconds_without_progress) {
       notice("\r\033[K{}", progress_text(progress));
@@ -151,16 +168,10 @@ Plan searched_plan(Compilation& c) {
     }
     return !interrupt.requested();
   };
-  options.strategies = &c.strategies;
-  const bool pinned = c.model_options.settings().contains("turns");
-  PlannedStep step = pinned && c.whole_step
-                         ? synthesize_at_turns(*c.whole_step, c.reference, c.turns, c.cluster, options)
-                     : pinned ? PlannedStep{synthesize(c.reference, c.cluster, options), {}, {}}
-                              : synthesize_in_turns(c.reference, c.cluster, options);
-  if (step.program && !pinned) take_turns_of(c, std::move(*step.program), step.turns);
+  Plan plan = searched_in_turns(c, options);
   if (shown) notice("\r\033[K");
   if (interrupt.requested()) notice("hetsynth: planning was interrupted; the best plan so far is taken\n");
-  return std::move(step.plan);
+  return plan;
 }
 
 /// What another process planned may be of the step in turns.
@@ -319,99 +330,6 @@ const std::vector<Stage>& pipeline() {
   return stages;
 }
 
-void add_cluster_or_cores(CLI::App& command, CompilationInput& compilation) {
-  command.add_option("--cluster", compilation.cluster_file,
-                     "Cluster file (TOML); default: the cores of this machine as equal devices");
-}
-
-void add_pipeline_options(CLI::App& command, PipelineOptions& options) {
-  std::vector<std::string> names;
-  for (const Stage& stage : pipeline()) names.emplace_back(stage.name);
-  command.add_option("--dump-after", options.dump_after, "Print the result of this stage")->check(CLI::IsMember(names));
-  command.add_flag(
-      "--times", options.show_times,
-      "Print the seconds each stage took on standard error, and what each strategy of planning took and gained");
-}
-
-namespace {
-
-/// A number of mesh axes, or "auto".
-std::string axes_of_word(std::string& text) {
-  int axes = 0;
-  if (text == "auto") text = fmt::format("{}", synth::usual_axes);
-  if (CLI::detail::lexical_cast(text, axes) && axes >= 1 && axes <= synth::max_axes) return "";
-  return fmt::format("expected a number from 1 to {}, or auto, found {}", synth::max_axes, text);
-}
-
-const std::map<std::string, Effort> efforts = {
-    {"quick", Effort::quick}, {"normal", Effort::normal}, {"full", Effort::full}};
-
-/// `names`: the words, as a message lists them.
-template <class Value>
-CLI::Validator one_of(const std::map<std::string, Value>& words, const std::string& names) {
-  const auto check = [&words, names](const std::string& word) {
-    return words.contains(word) ? "" : fmt::format("expected {}, found {}", names, word);
-  };
-  return {check, ""};
-}
-
-}  // namespace
-
-std::vector<CLI::Option*> add_planning_options(CLI::App& app, CompilationInput& compilation) {
-  CLI::Option_group& command = *app.add_option_group("Planning");
-  command
-      .add_option_function<std::string>(
-          "--effort", [&compilation](const std::string& word) { compilation.effort = efforts.at(word); },
-          "How much work the search may do, the same on every machine: quick, about a second of a core; normal, about "
-          "twenty; full, until nothing more is to be found")
-      ->type_name("quick|normal|full")
-      ->default_str("normal")
-      ->check(one_of(efforts, "quick, normal or full"));
-  command
-      .add_option("--time-limit", compilation.plan_seconds,
-                  "Seconds after which the best plan so far is taken, whatever the effort")
-      ->check(at_least(0));
-  command
-      .add_option("--mesh-axes", compilation.mesh_axes,
-                  "Most mesh axes to plan on; 2 also tries hosts x devices and other factorisations, in the order of "
-                  "their bounds, until no other can win; 3 also divides the hosts in two axes, which takes long; "
-                  "auto: 2")
-      ->type_name("N|auto")
-      ->capture_default_str()
-      ->transform(CLI::Validator(axes_of_word, ""));
-  command
-      .add_option("--stages", compilation.stages,
-                  "Stages of a pipeline, each on some of the devices: 1 for none; otherwise as many as are fastest")
-      ->check(at_least(1));
-  PlanPins& pins = compilation.pins;
-  command.add_option_function<std::string>(
-      "--pins", [&pins](const std::string& path) { add_pins(load_pins(path), &pins); },
-      "Keep to what this TOML file fixes: placements, forbidden instructions, ratio, mesh");
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--pin",
-          [&pins](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) pins.placements.push_back(parse_pinned_placement(text));
-          },
-          "Fix where a tensor is: NAME=replicated, NAME=sharded(0), NAME=partial(sum); one placement per mesh axis")
-      ->delimiter('\0');
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--forbid",
-          [&pins](const std::vector<std::string>& texts) {
-            for (const std::string& text : texts) add_forbidden(text, &pins);
-          },
-          fmt::format("Do without: {} (recompute: compute nothing twice, however short memory is)",
-                      fmt::join(forbidden_words(), ", ")))
-      ->delimiter(',');
-  command.add_option("--ratio", pins.ratio, "Fix the devices' shares of the work, in rank order: 2,1,1")
-      ->delimiter(',');
-  command.add_option_function<std::string>(
-      "--mesh", [&pins](const std::string& text) { pins.mesh = parse_mesh(text); },
-      "Fix the mesh by the sizes of its axes: 8 or 2x4");
-  return command.get_options([&](const CLI::Option* option) { return option != command.get_help_ptr(); });
-}
-
 namespace {
 
 /// What planning's strategies took, below the stage they belong to.
@@ -427,7 +345,7 @@ void print_strategies(const std::vector<StrategyRecord>& strategies) {
 
 }  // namespace
 
-std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOptions& options) {
+std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view last, const PipelineOutput& options) {
   std::vector<StageTime> times;
   const auto place = [](std::string_view name) { return std::ranges::find(pipeline(), name, &Stage::name); };
   HETSYNTH_CHECK(place(last) != pipeline().end(), "the stage is one of the list");
@@ -445,4 +363,4 @@ std::vector<StageTime> run_pipeline(Compilation& compilation, std::string_view l
   return times;
 }
 
-}  // namespace hetsynth::cli
+}  // namespace hetsynth
