@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cli/step_limits.h"
+#include "cli/trace_events.h"
 #include "dsl/spmd/hosts.h"
 #include "dsl/spmd/recomputation.h"
 #include "pipeline/considered.h"
@@ -283,7 +285,9 @@ std::vector<double> on_one_ring(const Plan& plan, const Program& reference, cons
 }
 
 std::string explanation_text(const Explanation& e, int lines) {
-  return phases_text(e) + timeline_text(e) + memory_text(e) + operators_text(e, lines) + collectives_text(e, lines) +
+  const std::vector<StepParts> parts = parts_of_step(e.plan.program, e.prices, e.timeline);
+  return phases_text(e) + timeline_text(e) + parts_text(e.plan, parts) + limit_text(e.plan, parts) +
+         why_turns_text(e.plan.prediction) + memory_text(e) + operators_text(e, lines) + collectives_text(e, lines) +
          others_text(e);
 }
 
@@ -308,6 +312,7 @@ std::string explanation_json(const Explanation& e) {
     out["instructions"].push_back(std::move(entry));
   }
   out["devices"] = Json::array();
+  const std::vector<StepParts> parts = parts_of_step(e.plan.program, e.prices, e.timeline);
   for (size_t d = 0; d < e.memory.size(); ++d) {
     const DeviceTimeline& timeline = e.timeline.devices[d];
     Json memory;
@@ -318,8 +323,12 @@ std::string explanation_json(const Explanation& e) {
                               {"communication_seconds", timeline.communication_seconds},
                               {"hidden_seconds", timeline.hidden_seconds},
                               {"idle_seconds", timeline.idle_seconds},
+                              {"waiting_share", parts[d].step() > 0 ? parts[d].waiting / parts[d].step() : 0},
                               {"memory_bytes", std::move(memory)}});
+    if (const int stage = stage_of(e.plan.program, int(d)); stage >= 0) out["devices"].back()["stage"] = stage;
   }
+  out["limit"] = limits_json(e.plan, parts);
+  out["turns"] = turns_json(e.plan.prediction);
   out["considered"] = considered_json(e.plan.prediction);
   const std::string reason = why_left_out(e.plan);
   if (!reason.empty()) out["left_out_because"] = reason;

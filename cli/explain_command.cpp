@@ -16,7 +16,6 @@ namespace {
 
 const OutputKind timeline_kind{"timeline of hetsynth",
                                begins_with("<!doctype html>", {"<meta name=\"generator\" content=\"hetsynth\">"})};
-const OutputKind trace_kind{"trace", begins_with("{", {"\"traceEvents\""})};
 
 /// How long a step with a wrong schedule would take is no question.
 void require_schedules(const Compilation& c) {

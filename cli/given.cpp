@@ -39,6 +39,7 @@ const std::map<std::string, Compared> exceptions = {
     {"tokenizer", Compared::elsewhere},  // by the tokens of the prompt, and how many there are
     {"prompt", Compared::elsewhere},
     {"checkpoint", Compared::whether},
+    {"trace", Compared::whether},
     {"cluster", Compared::by_contents},
     {"plan", Compared::by_contents},
     {"pins", Compared::by_contents},

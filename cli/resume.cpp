@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cli/job_file.h"
+#include "cli/trace_events.h"
 #include "dsl/base/output_file.h"
 #include "runtime/rank/run_state.h"
 #include "runtime/training/step_log.h"
@@ -71,15 +72,44 @@ void check_options(const RunOptions& options) {
   if (options.train.validation.stop_after > 0) need("--stop-after", "--valid");
 }
 
+/// Throws UserError if two of a run's files would be one.
+static void check_different(const std::string& option, const std::string& file, const std::string& words,
+                            const std::vector<std::string>& others) {
+  for (const std::string& name : others)
+    if (!name.empty() && is_same_place(file, name))
+      throw UserError({.where = {file},
+                       .tag = option,
+                       .message = words + " would be the same file",
+                       .found = name,
+                       .mend = "give them different names"},
+                      ExitCode::usage);
+}
+
+/// The names of a checkpoint and of what is written beside it.
+static std::vector<std::string> names_of_checkpoint(const std::string& checkpoint) {
+  if (checkpoint.empty()) return {};
+  return {checkpoint, previous_checkpoint(checkpoint), best_checkpoint(checkpoint), job_of_checkpoint(checkpoint)};
+}
+
+static void check_trace(const RunOptions& options, std::vector<std::string> inputs) {
+  if (options.trace.empty()) return;
+  inputs.push_back(options.resume);
+  check_output(options.trace, trace_kind, inputs);
+  check_different("--trace", options.trace, "the trace and the log", {options.train.log_json});
+  check_different("--trace", options.trace, "the trace and the checkpoint",
+                  names_of_checkpoint(options.train.checkpoint));
+}
+
 /// What a run reads is not written over, but for the checkpoint that it goes on from; nor is one of its files by
 /// another.
 static void check_names(const RunOptions& options) {
   const std::string& checkpoint = options.train.checkpoint;
   const std::string& log = options.train.log_json;
-  if (checkpoint.empty()) return;
   const Compilation& c = options.compilation;
-  const std::vector<std::string> inputs = {c.model_options.file, c.cluster_file, c.plan_file,
-                                           options.init_from,    options.map,    options.data.path};
+  std::vector<std::string> inputs = {c.model_options.file, c.cluster_file, c.plan_file,
+                                     options.init_from,    options.map,    options.data.path};
+  check_trace(options, inputs);
+  if (checkpoint.empty()) return;
   check_not_read(checkpoint, "checkpoint", inputs);
   check_output(job_of_checkpoint(checkpoint), job_file_kind, inputs);
   if (log.empty()) return;
@@ -90,15 +120,7 @@ static void check_names(const RunOptions& options) {
                      .message = "a checkpoint that --keep asks for may get the log's name",
                      .mend = "give them different names"},
                     ExitCode::usage);
-  for (const std::string& name :
-       {checkpoint, previous_checkpoint(checkpoint), best_checkpoint(checkpoint), job_of_checkpoint(checkpoint)})
-    if (is_same_place(log, name))
-      throw UserError({.where = {log},
-                       .tag = "--log-json",
-                       .message = "the log and the checkpoint would be the same file",
-                       .found = name,
-                       .mend = "give them different names"},
-                      ExitCode::usage);
+  check_different("--log-json", log, "the log and the checkpoint", names_of_checkpoint(checkpoint));
 }
 
 /// Files that are there under the names of checkpoints that this run is going to keep are checkpoints.

@@ -11,12 +11,14 @@
 #include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/job_file.h"
+#include "cli/measured_trace.h"
 #include "cli/model_data.h"
 #include "cli/not_finite.h"
 #include "cli/pipeline_options.h"
 #include "cli/prepare_plan.h"
 #include "cli/resume.h"
 #include "cli/run_options.h"
+#include "cli/trace_events.h"
 #include "cli/validation.h"
 #include "dsl/base/output_file.h"
 #include "dsl/ir/evaluation.h"
@@ -73,6 +75,18 @@ void require_some_device(const std::string& cluster_file) {
   cuda::require_cuda(cuda::this_machine(), {cluster.devices.front()});
 }
 
+/// Writes the measured timeline of one of the last steps. All processes call it alike.
+void write_trace(const RunOptions& options, const Executor& executor) {
+  const std::optional<MeasuredStep> measured = executor.measured_step();
+  if (!executor.leads()) return;
+  if (!measured) {
+    fmt::print("no step was done: no trace was written\n");
+    return;
+  }
+  write_output(options.trace, trace_kind, measured_trace(options.compilation, *measured));
+  fmt::print("{}trace written to {}\n", measured_text(options.compilation, *measured), options.trace);
+}
+
 ExitCode execute(RunOptions& options, Job* job) {
   // A reader of the output that ends must not end the run with it: writing then fails, and the run saves and stops. A
   // handler, unlike SIG_IGN, is not inherited by programs that are started.
@@ -81,6 +95,8 @@ ExitCode execute(RunOptions& options, Job* job) {
   Compilation& c = options.compilation;
   if (job) c.default_devices = job->count();
   c.check_work = usual_check_work;
+  c.measured = !options.trace.empty();
+  if (c.measured && !c.cluster_file.empty()) check_traceable(given_cluster(c));
   require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
   // Data that cannot be used are told of now, not after a minute of planning.
@@ -107,6 +123,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   LaunchOptions launching = launch_options(c, options.data.seed, job);
   // A step that takes ten times as long as planned is worth a word; one on a busy machine is not.
   launching.executor.threads.quiet_seconds = std::max(60.0, 10 * c.plan.prediction.step_seconds);
+  launching.executor.traced = c.measured;
   LaunchReport launched;
   std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
@@ -141,6 +158,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   const TrainReport report = train_to_the_end(options, *executor, *data);
   balance.reset();
   fmt::print("{}\n", summary(report));
+  if (c.measured) write_trace(options, *executor);
   if (options.profile)
     print_profile(*executor, *data, options.train.first_step + options.train.steps, executor->device_names());
   if (report.interrupted) return stopped_early;
@@ -165,14 +183,16 @@ Command add_run(CLI::App& app) {
       command->add_option("--plan", options->compilation.plan_file, "Run this plan instead of synthesizing one");
   // A plan that is given is run as it is.
   for (CLI::Option* option : add_planning_options(*command, options->compilation)) plan->excludes(option);
-  command
-      ->add_option_function<std::string>(
-          "--balance", [options](const std::string& word) { options->balance = balance_modes.at(word); },
-          "When devices become slower or faster while training: shares, give them other shares of the same program; "
-          "plan, plan anew where that is faster; off, go on as planned. Losses are those of the division at hand")
-      ->type_name("off|shares|plan")
-      ->default_str("off")
-      ->check(CLI::IsMember({"off", "shares", "plan"}));
+  CLI::Option* balance =
+      command
+          ->add_option_function<std::string>(
+              "--balance", [options](const std::string& word) { options->balance = balance_modes.at(word); },
+              "When devices become slower or faster while training: shares, give them other shares of the same "
+              "program; "
+              "plan, plan anew where that is faster; off, go on as planned. Losses are those of the division at hand")
+          ->type_name("off|shares|plan")
+          ->default_str("off")
+          ->check(CLI::IsMember({"off", "shares", "plan"}));
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   CLI::Option* seed = command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
@@ -183,6 +203,14 @@ Command add_run(CLI::App& app) {
           std::string(default_text) + ", for others samples made up");
   command->add_option("--log-json", options->train.log_json, "Append one JSON object per step to this file")
       ->type_name("FILE");
+  CLI::Option* trace =
+      command
+          ->add_option(
+              "--trace", options->trace,
+              "Measure when each device does what in a step, and write one of the last as trace events (JSON), "
+              "beside the planned one, for Perfetto or chrome://tracing")
+          ->type_name("FILE");
+  trace->excludes(balance);
   command
       ->add_option("--checkpoint", options->train.checkpoint,
                    "Write parameters and optimizer state to this safetensors file at the end")

@@ -33,6 +33,7 @@ struct RunOptions {
   std::string job;  ///< these options as a job file
   BalanceMode balance = BalanceMode::off;
   bool profile = false;
+  std::string trace;    ///< file for the measured timeline of a step; empty: none is measured
   double patience = 6;  ///< seconds after which a silent process counts as dead
   int64_t sample_bytes = 160;
   std::string prompt = "The ";

@@ -1,13 +1,15 @@
 #include "cli/step_at_length.h"
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "cli/timeline.h"
 #include "pipeline/report.h"
 
 namespace hetsynth::cli {
-
-using Json = nlohmann::ordered_json;
 
 StepAtLength::StepAtLength(const Plan& plan, const Program& reference, const Cluster& cluster,
                            const std::vector<InstructionPrice>& prices)
@@ -30,41 +32,55 @@ std::vector<HiddenPart> StepAtLength::hidden() const {
 }
 
 std::string StepAtLength::page() const {
-  if (!turns_) return timeline_page(plan_, reference_, prices_, timeline_);
-  Plan flat = plan_;
-  flat.program = turns_->flat.program;
-  return timeline_page(flat, turns_->flat.reference, turns_->prices, timeline_);
+  std::vector<TimelineRow> rows;
+  for (int rank = 0; rank < int(plan_.devices.size()); ++rank)
+    rows.push_back({plan_.devices[size_t(rank)].name, stage_of(plan_.program, rank),
+                    timeline_.devices[size_t(rank)].idle_seconds, slices(rank)});
+  return timeline_page(fmt::format("{} on {}", plan_.model_file, plan_.cluster_name), seconds_text(timeline_.seconds),
+                       timeline_.seconds, rows);
 }
 
-std::string StepAtLength::trace() const {
+std::vector<TraceSlice> StepAtLength::slices(int rank) const {
   const SpmdProgram& program = turns_ ? turns_->flat.program : plan_.program;
   const Program& reference = turns_ ? turns_->flat.reference : reference_;
   const std::vector<InstructionPrice>& prices = turns_ ? turns_->prices : prices_;
-  Json events = Json::array();
-  for (size_t rank = 0; rank < plan_.devices.size(); ++rank) {
-    events.push_back(
-        {{"ph", "M"}, {"name", "process_name"}, {"pid", rank}, {"args", {{"name", plan_.devices[rank].name}}}});
-    for (const auto& [thread, what] : {std::pair{0, "computing"}, {1, "communicating"}})
-      events.push_back(
-          {{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", thread}, {"args", {{"name", what}}}});
-    for (size_t i = 0; i < prices.size(); ++i) {
-      const TimelineSpan& span = timeline_.spans[i][rank];
-      if (span.end <= span.start) continue;
-      const Instruction& instruction = program.instructions[i];
-      const Value& result = program.values[size_t(instruction.result)];
-      const Node& node = reference[result.node];
-      events.push_back(
-          {{"ph", "X"},
-           {"name", result.name},
-           {"cat", prices[i].communicates() ? std::string(name(instruction.opcode)) : std::string(name(node.phase))},
-           {"pid", rank},
-           {"tid", prices[i].communicates() ? 1 : 0},
-           {"ts", span.start * 1e6},
-           {"dur", (span.end - span.start) * 1e6},
-           {"args", {{"where", node.where.text()}}}});
-    }
+  const StepPhases phases(reference_, plan_.program);
+  std::vector<TraceSlice> out, computing;
+  for (size_t i = 0; i < prices.size(); ++i) {
+    const TimelineSpan& span = timeline_.spans[i][size_t(rank)];
+    const Instruction& instruction = program.instructions[i];
+    const Value& result = program.values[size_t(instruction.result)];
+    const Node& node = reference[result.node];
+    const bool communicates = prices[i].communicates();
+    out.push_back({communicates ? TraceRow::communicating : TraceRow::computing,
+                   result.name,
+                   std::string(communicates ? name(instruction.opcode) : name(node.phase)),
+                   span.start,
+                   span.end,
+                   {{"where", node.where.text()}}});
+    if (communicates) continue;
+    const int of = turns_ ? turns_->flat.instruction_of[i] : int(i);
+    computing.push_back(out.back());
+    computing.back().name = phases.name(of, turns_ ? turns_->flat.turn_of[i] : -1);
+    computing.back().category = phases.phase(of);
   }
-  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
+  std::ranges::move(turn_slices(std::move(computing), timeline_.seconds), std::back_inserter(out));
+  return out;
+}
+
+std::string StepAtLength::rank_text(int rank) const {
+  return fmt::format("rank {} planned: {}{}, bubble {:.1f} %", rank, plan_.devices[size_t(rank)].name,
+                     stage_text(plan_.program, rank),
+                     100 * timeline_.devices[size_t(rank)].idle_seconds / std::max(timeline_.seconds, 1e-30));
+}
+
+std::string StepAtLength::trace() const {
+  TraceEvents events;
+  for (int rank = 0; rank < int(plan_.devices.size()); ++rank) {
+    events.add_process(rank, rank_text(rank));
+    for (const TraceSlice& slice : slices(rank)) events.add(rank, slice);
+  }
+  return events.text();
 }
 
 }  // namespace hetsynth::cli

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/trace_events.h"
 #include "dsl/spmd/plan.h"
 #include "synth/schedule/overlapped_turns.h"
 
@@ -21,9 +22,13 @@ class StepAtLength {
   std::vector<HiddenPart> hidden() const;
   /// As timeline_page draws it.
   std::string page() const;
-  /// As trace events (the JSON that Perfetto and chrome://tracing open): a process per device, in it a thread for what
-  /// it computes and one for what it communicates. Times in microseconds.
+  /// As trace events: a process per device, in it a row for what it computes, one for what it communicates, and one for
+  /// the turns.
   std::string trace() const;
+  /// What a rank does.
+  std::vector<TraceSlice> slices(int rank) const;
+  /// "rank 0 planned: cpu0, stage 0, bubble 12.3 %".
+  std::string rank_text(int rank) const;
 
  private:
   const Plan& plan_;

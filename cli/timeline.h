@@ -3,15 +3,24 @@
 #include <string>
 #include <vector>
 
-#include "dsl/spmd/plan.h"
-#include "synth/schedule/timeline.h"
+#include "cli/trace_events.h"
 
 namespace hetsynth::cli {
 
-/// One self-contained HTML page as wide as its window: a row per device, in it a bar per instruction where the timeline
-/// has it, computing above and communication below, coloured by phase, with the tensor, the model line and the seconds
-/// of the bar under the pointer. `prices`: of the plan's instructions; `timeline`: the simulation of these.
-std::string timeline_page(const Plan& plan, const Program& reference, const std::vector<InstructionPrice>& prices,
-                          const Timeline& timeline);
+/// What the page shows of a device.
+struct TimelineRow {
+  std::string device;
+  int stage = -1;      ///< of a pipeline; -1: there are none
+  double waiting = 0;  ///< seconds of the step
+  std::vector<TraceSlice> slices;
+};
+
+/// One self-contained HTML page that fits its window, in width and, as far as rows stay readable, in height: a row per
+/// device, in it a bar per instruction, computing above and communication below, coloured by phase, with the tensor,
+/// the model's line and the seconds of the bar under the pointer; above both, where a step has turns, which turn it is.
+/// The name of a row says its stage and its bubble in per cent. Buttons, the wheel with Ctrl, and the keys + and -
+/// zoom. `title`: of the page; `step`: in words, "12.3 ms"; `seconds`: of the step.
+std::string timeline_page(const std::string& title, const std::string& step, double seconds,
+                          const std::vector<TimelineRow>& rows);
 
 }  // namespace hetsynth::cli

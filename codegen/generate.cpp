@@ -12,14 +12,16 @@ namespace hetsynth {
 
 namespace {
 
-DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
+DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+                            bool marked) {
   if (cluster.devices.at(size_t(rank)).kind == DeviceKind::cuda)
     return codegen::generate_cuda(reference, program, cluster, rank);
   // GPUs carry collectives out in their place, and cpu devices that meet them do so as well.
   codegen::Lowered lowered =
       codegen::lower(reference, program, rank, {}, all_of_kind(cluster.devices, DeviceKind::cpu));
   DeviceProgram out = codegen::describe(lowered, cluster);
-  out.files.push_back({fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster)});
+  out.files.push_back(
+      {fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster, marked ? &out.marks : nullptr)});
   return out;
 }
 
@@ -32,18 +34,24 @@ void name_as_before(DeviceProgram& program, const UnrolledPlan& flat) {
   for (Slot& slot : program.leaves) rename(slot);
   for (Slot& slot : program.outputs) rename(slot);
   rename(program.loss);
+  for (MarkedWork& work : program.marks)
+    for (MarkedWork::Part& part : work.parts) {
+      part.turn = flat.turn_of[size_t(part.instruction)];
+      part.instruction = flat.instruction_of[size_t(part.instruction)];
+    }
 }
 
 }  // namespace
 
-DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank) {
+DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+                       bool marked) {
   const bool turn_by_turn = program.schedules.empty();
   if (reference.loops.empty() || (turn_by_turn && all_of_kind(cluster.devices, DeviceKind::cpu)))
-    return generate_flat(reference, program, cluster, rank);
+    return generate_flat(reference, program, cluster, rank, marked);
   // Host programs of cuda devices have no loops; ranks that meet in collectives number them alike. Turns that overlap
   // are written out.
   const UnrolledPlan flat = unroll(reference, program);
-  DeviceProgram out = generate_flat(flat.reference, flat.program, cluster, rank);
+  DeviceProgram out = generate_flat(flat.reference, flat.program, cluster, rank, marked);
   name_as_before(out, flat);
   return out;
 }

@@ -154,14 +154,22 @@ std::string small_batch_text(const Plan& plan, const Program& reference) {
   return "";
 }
 
+}  // namespace
+
+std::string turns_and_stages(const TurnTrial& trial) {
+  std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
+  if (trial.stages > 1) how += fmt::format(" on {} stages of {}", trial.stages, counted(trial.stage_devices, "device"));
+  return how;
+}
+
+namespace {
+
 /// In how many turns the step is taken, if planning chose that, and what other numbers would take.
 std::string turns_text(const Prediction& p) {
   std::string out, others;
   for (const TurnTrial& trial : p.turns) {
     const std::string time = trial.step_seconds > 0 ? seconds_text(trial.step_seconds) : "does not fit";
-    std::string how = trial.turns == "1" ? "all at once" : trial.turns + " turns";
-    if (trial.stages > 1)
-      how += fmt::format(" on {} stages of {}", trial.stages, counted(trial.stage_devices, "device"));
+    const std::string how = turns_and_stages(trial);
     if (trial.taken)
       out = fmt::format("  taken in {:<29} {:>8}", how, time);
     else

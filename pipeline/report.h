@@ -31,6 +31,8 @@ std::string source_check_text(const GeneratedCheck& check, const Program& refere
 /// A line per tensor: its error, the bound of rounding, and whether it keeps to it.
 std::string numeric_check_text(const NumericCheck& check);
 
+/// "4 turns on 2 stages of 1 device", "all at once".
+std::string turns_and_stages(const TurnTrial& trial);
 /// "412 us", "1.30 ms", "2.4 s".
 std::string seconds_text(double seconds);
 /// "812 B", "4.1 MiB".

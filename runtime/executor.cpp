@@ -59,8 +59,10 @@ struct Executor::Impl {
   struct Rank {
     RankProgram program;
     std::unique_ptr<RankDevice> device;
-    std::vector<std::byte> staging;  ///< this rank's part of one leaf on its way in
-    double data_seconds = 0;         ///< of the last step
+    std::vector<std::byte> staging = {};    ///< this rank's part of one leaf on its way in
+    double data_seconds = 0;                ///< of the last step
+    std::unique_ptr<StepTrace> trace = {};  ///< null: steps are not traced
+    RankTrace traced = {};                  ///< the last step
   };
 
   Impl(const Program& reference_program, const Mesh& mesh, std::vector<RankProgram> programs,
@@ -79,7 +81,7 @@ struct Executor::Impl {
     for (RankProgram& program : programs) {
       duties.push_back(program.device.duty);
       on_gpu.push_back(program.device.kind == DeviceKind::cuda);
-      ranks.push_back({std::move(program), nullptr, {}, 0});
+      ranks.push_back({std::move(program), nullptr});
     }
     for (const int rank : here) {
       RankProgram& program = at(rank).program;
@@ -89,7 +91,14 @@ struct Executor::Impl {
     check_host_memory();
     communicators = job ? message_communicators(mesh, duties, state, on_gpu, *job, options.process_of)
                         : shared_memory_communicators(mesh, duties, state, on_gpu);
-    for (const int rank : here) at(rank).device->join(state, *communicators[static_cast<size_t>(rank)]);
+    for (const int rank : here) {
+      Communicator& communicator = *communicators[static_cast<size_t>(rank)];
+      at(rank).device->join(state, communicator);
+      if (!options.traced) continue;
+      at(rank).trace = std::make_unique<StepTrace>();
+      communicator.trace_to(at(rank).trace.get());
+    }
+    if (options.traced) recent.emplace();
     listen();
     ThreadOptions threading = options.threads;
     if (threading.threads_of_rank.empty() && threading.threads_per_rank == 0)
@@ -206,6 +215,8 @@ struct Executor::Impl {
   /// `work`: null, or where to say what the step took.
   void step(int rank_number, int64_t step, const BatchSource& data, std::vector<TimedWork>* work = nullptr) {
     Rank& rank = at(rank_number);
+    StepTrace* const trace = rank.trace.get();
+    if (trace) trace->begin();
     const double start = wall_seconds();
     for (const Slot& slot : rank.program.layout.leaves) {
       const Node& node = reference[slot.node];
@@ -221,6 +232,8 @@ struct Executor::Impl {
     context.step = step;
     context.seed = seed;
     context.communicator = &communicator;
+    context.trace = trace;
+    if (trace) trace->data_are_there();
     communicator.begin_step();
     int result = 0;
     try {
@@ -231,7 +244,9 @@ struct Executor::Impl {
       communicator.end_step();
       throw;
     }
+    if (trace) trace->mark({});
     communicator.end_step();
+    if (trace) rank.traced = trace->end();
     if (result != 0) state.fail(rank_number, fmt::format("the generated step returned {}", result));
   }
 
@@ -264,6 +279,13 @@ struct Executor::Impl {
 
   HostTensor read(NodeId node, const Slot* (*slot_of)(const Rank&, NodeId));
 
+  /// Of the last step, by rank; empty for ranks of other processes.
+  std::vector<RankTrace> take_traces() {
+    std::vector<RankTrace> out;
+    for (Rank& rank : ranks) out.push_back(std::exchange(rank.traced, {}));
+    return out;
+  }
+
   /// The slot of a node in a rank's program, nullptr if it has none.
   static const Slot* find(const Rank& rank, NodeId node) {
     const Slot* leaf = find_in(rank.program.layout.leaves, node);
@@ -291,6 +313,7 @@ struct Executor::Impl {
   std::vector<int64_t> arenas;  ///< bytes, of all ranks
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::vector<Rank> ranks;               ///< their devices use the communicators
+  std::optional<RecentSteps> recent;     ///< where steps are traced
   std::unique_ptr<RankThreads> threads;  ///< last, so that it ends before what the threads use
 };
 
@@ -345,7 +368,16 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
     report.ranks[rank] = times;
   }
   if (impl_->job) exchange_by_rank(*impl_->job, impl_->here, report.ranks);
+  if (impl_->recent) impl_->recent->add({step, report.seconds, impl_->take_traces()});
   return report;
+}
+
+std::optional<MeasuredStep> Executor::measured_step() const {
+  if (!impl_->recent || impl_->recent->empty()) return {};
+  MeasuredStep out = impl_->recent->usual();
+  if (impl_->job) gather(*impl_->job, impl_->here, out);
+  count_from_start(out);
+  return out;
 }
 
 std::vector<std::vector<TimedWork>> Executor::profile(int64_t step, const BatchSource& data) {

@@ -11,6 +11,7 @@
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/rank_device.h"
 #include "runtime/data/batch_source.h"
+#include "runtime/measured_step.h"
 #include "runtime/processes/job.h"
 #include "runtime/processes/message_communicator.h"
 #include "runtime/rank/host_tensor.h"
@@ -43,6 +44,8 @@ struct ExecutorOptions {
   /// same order. Null: all ranks are here. Outlives the executor.
   Job* job = nullptr;
   ProcessOfRank process_of = {};  ///< where there is a job
+  /// Steps are traced: the programs were generated with marks.
+  bool traced = false;
 };
 
 /// All ranks of a program in this process, or those of its ranks that are. Not thread-safe: one caller drives it.
@@ -63,7 +66,9 @@ class Executor {
   /// other processes. Throws RunFailed naming the rank that failed first, or the UserError it met. After a
   /// failure the executor is only good for reading tensors.
   StepReport step(int64_t step, const BatchSource& data);
-  /// The same, and what each rank of this process spent its time on; nothing for cpu devices.
+  /// Where steps are traced, one of the last ones; nothing before the first. All processes call it alike.
+  std::optional<MeasuredStep> measured_step() const;
+  /// As `step`, and what each rank of this process spent its time on; nothing for cpu devices.
   std::vector<std::vector<TimedWork>> profile(int64_t step, const BatchSource& data);
 
   /// Other ranks take over between two steps: those of another program of the same reference, with what these hold of

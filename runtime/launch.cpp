@@ -160,8 +160,9 @@ CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program
   refuse_bf16(reference, cluster.devices, architectures);
   const double start = wall_seconds();
   in_parallel(here, [&](int rank) {
-    programs[static_cast<size_t>(rank)].layout = options.programs ? options.programs->at(static_cast<size_t>(rank))
-                                                                  : generate(reference, program, cluster, rank);
+    programs[static_cast<size_t>(rank)].layout =
+        options.programs ? options.programs->at(static_cast<size_t>(rank))
+                         : generate(reference, program, cluster, rank, options.executor.traced);
   });
   const double generated = wall_seconds();
 

@@ -11,6 +11,7 @@
 #include "codegen/cpu/attention_text.h"
 #include "codegen/cpu/kernel_text.h"
 #include "codegen/cpu/prelude.h"
+#include "codegen/cpu/step_marks.h"
 #include "codegen/text/annotate.h"
 #include "codegen/text/collective_text.h"
 #include "codegen/text/context_text.h"
@@ -40,7 +41,8 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
 
 class StepPrinter {
  public:
-  StepPrinter(const Lowered& lowered, const Cluster& cluster) : l_(lowered), cluster_(cluster) {
+  StepPrinter(const Lowered& lowered, const Cluster& cluster, std::vector<MarkedWork>* marks)
+      : l_(lowered), cluster_(cluster), marks_(lowered, marks) {
     for (const Bundle& bundle : l_.memory.bundles) {
       if (bundle.plain()) continue;
       begins_at_.emplace(bundle.groups.front(), &bundle);
@@ -68,6 +70,7 @@ class StepPrinter {
     if (calls.find("hetsynth_matmul(") != std::string::npos) out += "\n" + std::string(matmul_declaration);
     if (calls.find("hetsynth_matmul_bf16(") != std::string::npos) out += "\n" + std::string(matmul_bf16_declaration);
     if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);
+    if (calls.find("hetsynth_mark(") != std::string::npos) out += "\n" + std::string(mark_declaration);
     out += collective_declarations(calls);
     std::string tables = collectives_.tables() + table_text_;
     if (!tables.empty()) out += "\n" + tables;
@@ -102,6 +105,12 @@ class StepPrinter {
 
   void line(const std::string& text) { step_ += (loop_ < 0 ? "  " : "    ") + text + "\n"; }
 
+  void mark(const std::string& statement) {
+    if (!statement.empty()) line(statement);
+  }
+  void mark(const Group& group) { mark(marks_.before(group, loop_ >= 0)); }
+  void mark(MarkedWork::Kind kind, const std::string& what) { mark(marks_.before(kind, what, loop_ >= 0)); }
+
   /// Leaves the loop that is open, if it is another, and opens the one in whose turns comes what follows.
   void move_to(int loop) {
     if (loop == loop_) return;
@@ -110,7 +119,11 @@ class StepPrinter {
       bool first = true;
       for (const auto& [carry, next] : left.carried) {
         if (l_.memory.offset_bytes[carry] == l_.memory.offset_bytes[next]) continue;  // it lies there already
-        if (std::exchange(first, false)) step_ += "\n", line("// what the next turn begins with");
+        if (std::exchange(first, false)) {
+          step_ += "\n";
+          line("// what the next turn begins with");
+          mark(MarkedWork::Kind::computes, "copies what the next turn begins with");
+        }
         std::string from = pointer(next), to = pointer(carry);
         line(fmt::format("copy({}, {}, {});", from, to, l_.local.values[carry].count()));
       }
@@ -178,6 +191,7 @@ class StepPrinter {
     step_ += "\n";
     for (const Member& member : group.members)
       if (member.stored) line("// " + short_origin_text(l_, l_.op(member)));
+    mark(group);
     std::vector<std::string> arguments;
     for (const Parameter& parameter : kernel.parameters) arguments.push_back(pointer(parameter.value));
     if (kernel.uses_step) arguments.push_back("context->step");
@@ -202,6 +216,7 @@ class StepPrinter {
     step_ += "\n";
     for (const Member& member : group.members)
       if (member.stored) line("// " + short_origin_text(l_, l_.op(member)));
+    mark(group);
     std::vector<std::string> arguments;
     for (const Parameter& parameter : call.parameters) arguments.push_back(pointer(parameter.value));
     if (call.uses_step) arguments.push_back("context->step");
@@ -215,6 +230,7 @@ class StepPrinter {
     const Contraction& c = group.product;
     step_ += "\n";
     line("// " + origin_text(l_, op));
+    mark(group);
     std::string a = pointer(op.inputs[c.a].value), w = pointer(op.inputs[c.w].value), out = pointer(op.result);
     std::string a_at = offset_text(c.a_offset, c.a_turn), w_at = offset_text(c.w_offset, c.w_turn),
                 c_at = offset_text(c.c_offset, c.c_turn);
@@ -253,6 +269,7 @@ class StepPrinter {
     const LocalConvolution& c = group.convolution;
     step_ += "\n";
     line("// " + origin_text(l_, op));
+    mark(group);
     std::vector<std::string> at;
     for (size_t part = 0; part < 3; ++part) {
       ValueId value = c.operand[part] < 0 ? op.result : op.inputs[c.operand[part]].value;
@@ -291,6 +308,7 @@ class StepPrinter {
     for (auto at = first; at != last; ++at) {
       const Bundle& bundle = *at->second;
       const Group& member = l_.groups[size_t(bundle.groups.back())];
+      mark(MarkedWork::Kind::waits, "waits for " + l_.names[l_.local.ops[member.op()].result]);
       line(fmt::format("if (hetsynth_end(context, {})) return 1;  // {}{} is there", number_of(bundle),
                        l_.names[l_.local.ops[member.op()].result],
                        bundle.groups.size() > 1 ? " and what began with it" : ""));
@@ -309,6 +327,7 @@ class StepPrinter {
     const LocalOp& op = l_.local.ops[group.op()];
     step_ += "\n";
     line("// " + collective_text(l_, op));
+    mark(group);
     std::string source = op.inputs.empty() ? "nullptr" : pointer(op.inputs[0].value), before;
     std::string destination = l_.local.values[op.result].held ? pointer(op.result) : "";
     std::string call = collectives_.call(op, source, destination, before);
@@ -320,6 +339,7 @@ class StepPrinter {
     for (const MemoryPlan::Copy& c : l_.memory.copies) {
       step_ += "\n";
       line(fmt::format("// new contents of {}", l_.names[c.to]));
+      mark(MarkedWork::Kind::computes, "copies new contents of " + l_.names[c.to]);
       std::string from = pointer(c.from);
       line(fmt::format("copy({}, {}, {});", from, pointer(c.to), l_.local.values[c.to].count()));
     }
@@ -336,10 +356,13 @@ class StepPrinter {
   std::set<ValueId> declared_;
   Names function_names_, table_names_;
   CollectiveText collectives_{l_, table_names_};
+  StepMarks marks_;
 };
 
 }  // namespace
 
-std::string cpu_source(const Lowered& lowered, const Cluster& cluster) { return StepPrinter(lowered, cluster).run(); }
+std::string cpu_source(const Lowered& lowered, const Cluster& cluster, std::vector<MarkedWork>* marks) {
+  return StepPrinter(lowered, cluster, marks).run();
+}
 
 }  // namespace hetsynth::codegen

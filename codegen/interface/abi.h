@@ -18,6 +18,7 @@ struct HetsynthContext {
   /// cuda, on the device: step, then seed, of eight bytes each. Kernels read them there, so that a recorded step can be
   /// replayed.
   const void* clock = nullptr;
+  void* trace = nullptr;  ///< where hetsynth_mark notes the time; null: nowhere
 };
 
 /// Entry point of a generated program: one training step. 0: done; anything else: a collective was aborted.
@@ -42,6 +43,11 @@ void hetsynth_convolution(int computes, const int64_t* sizes, const int64_t* str
 void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row,
                           int64_t a_column, const void* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
                           int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
+
+/// Here begins the piece of the step with this number (MarkedWork in codegen/interface/device_program.h), in this turn
+/// of the loop around it, 0 outside of loops. Texts call it in runs that are measured, and only there. It computes
+/// nothing.
+void hetsynth_mark(HetsynthContext*, int work, int64_t turn);
 
 /// Collectives over the ranks of a mesh axis. `id` numbers the instruction: all ranks of the group must meet in the
 /// same one. Element type 0 = f32, 1 = i32, 2 = bf16 (reduced in float32, then rounded); `reduce`: 0 sum, 1 max, 2

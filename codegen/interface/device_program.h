@@ -28,6 +28,22 @@ struct NamedBytes {
   int64_t bytes = 0;
 };
 
+/// A piece of a step whose beginning the text marks (hetsynth_mark); it ends where the next one begins.
+struct MarkedWork {
+  enum class Kind : uint8_t { computes, communicates, waits };
+  /// An instruction of the plan, and the turn of its loop. In a loop of the text the mark tells the turn
+  /// (told_by_mark).
+  struct Part {
+    int instruction = -1;
+    int64_t turn = -1;  ///< -1: the instruction runs once
+  };
+  Kind kind = Kind::computes;
+  std::vector<Part> parts =
+      {};                     ///< several where operators share a loop nest, in an order in which they may be computed
+  bool told_by_mark = false;  ///< turns of the parts
+  std::string what = {};      ///< where there is no part, in words
+};
+
 struct DeviceProgram {
   int rank = 0;
   DeviceKind kind = DeviceKind::cpu;
@@ -42,9 +58,12 @@ struct DeviceProgram {
   std::vector<Slot> outputs;                ///< named outputs, readable after a step
   std::vector<NamedBytes> largest_tensors;  ///< of the arena, the largest first, three at most
   Slot loss;                                ///< scalar f32, readable after a step; node -1 if the program has none
+  std::vector<MarkedWork> marks;            ///< by number of the mark; none if none were asked for
 };
 
-/// Source and memory plan of one rank. The entry point is `extern "C" int hetsynth_step(HetsynthContext*)`.
-DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank);
+/// Source and memory plan of one rank. The entry point is `extern "C" int hetsynth_step(HetsynthContext*)`. `marked`:
+/// the text of a cpu device says where which instructions begin, so that a run can measure them.
+DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
+                       bool marked = false);
 
 }  // namespace hetsynth

@@ -21,6 +21,8 @@ struct DevicePrediction {
   double communication_seconds = 0;
   double hidden_seconds = 0;  ///< of communication: beside computing
   double idle_seconds = 0;    ///< the rest of the step
+  /// What the device computes, and what it communicates beside no computing.
+  double busy_seconds() const { return compute_seconds + communication_seconds - hidden_seconds; }
   int64_t memory_bytes = 0;
   int64_t memory_limit_bytes = 0;
   /// Memory as a multiple of its limit; 0 without one.
@@ -58,6 +60,10 @@ struct TurnTrial {
   int stages = 1;           ///< of a pipeline
   int stage_devices = 0;    ///< of each of several stages
   double step_seconds = 0;  ///< of the plan found; 0: nothing fits
+  // Of its busiest device: what it computes, and what it communicates beside no computing. The rest it waits.
+  double compute_seconds = 0, communication_seconds = 0;
+  /// Memory makes it slower: values are made twice, or fewer turns are under way than would be fastest.
+  bool short_of_memory = false;
   bool taken = false;
   bool operator==(const TurnTrial&) const = default;
 };

@@ -95,12 +95,17 @@ Prediction read_prediction(const JsonReader& reader, size_t devices) {
   }
   if (reader.has("turns"))
     for (const JsonReader& entry : reader.member("turns").elements()) {
-      entry.check_members({"turns", "taken"}, {"step_seconds", "stages", "stage_devices"});
+      entry.check_members({"turns", "taken"}, {"step_seconds", "compute_seconds", "communication_seconds",
+                                               "short_of_memory", "stages", "stage_devices"});
       TurnTrial trial{.turns = entry.member("turns").string(), .taken = entry.member("taken").boolean()};
       if (entry.has("stages")) trial.stages = int(entry.member("stages").integer(1, max_cluster_devices));
       if (entry.has("stage_devices"))
         trial.stage_devices = int(entry.member("stage_devices").integer(1, max_cluster_devices));
       if (entry.has("step_seconds")) trial.step_seconds = seconds(entry.member("step_seconds"));
+      if (entry.has("compute_seconds")) trial.compute_seconds = seconds(entry.member("compute_seconds"));
+      if (entry.has("communication_seconds"))
+        trial.communication_seconds = seconds(entry.member("communication_seconds"));
+      trial.short_of_memory = entry.has("short_of_memory") && entry.member("short_of_memory").boolean();
       prediction.turns.push_back(std::move(trial));
     }
   if (reader.has("considered"))

@@ -256,7 +256,11 @@ std::string turn_trial_text(const TurnTrial& trial) {
   Line line;
   line.string("turns", trial.turns);
   if (trial.stages > 1) line.integer("stages", trial.stages).integer("stage_devices", trial.stage_devices);
-  if (trial.step_seconds > 0) line.raw("step_seconds", number(trial.step_seconds));
+  if (trial.step_seconds > 0)
+    line.raw("step_seconds", number(trial.step_seconds))
+        .raw("compute_seconds", number(trial.compute_seconds))
+        .raw("communication_seconds", number(trial.communication_seconds));
+  if (trial.short_of_memory) line.raw("short_of_memory", "true");
   return line.raw("taken", trial.taken ? "true" : "false").json();
 }
 

@@ -43,8 +43,8 @@ class PlanUnroller {
 
  private:
   UnrolledPlan result() {
-    UnrolledPlan out{
-        std::move(flat_.program), std::move(out_), {}, std::move(value_of_), std::move(instruction_of_), {}, now_};
+    UnrolledPlan out{std::move(flat_.program),   std::move(out_),     {}, std::move(value_of_),
+                     std::move(instruction_of_), std::move(turn_of_), {}, now_};
     out.node_of.assign(out.reference.nodes.size(), -1);
     for (const Node& node : reference_.nodes) {
       out.last_node.push_back(flat_.copies[node.id].back());
@@ -93,6 +93,7 @@ class PlanUnroller {
     if (turn >= 0 && to.bucket >= 0) to.bucket = next_bucket_++;
     out_.instructions.push_back(std::move(to));
     instruction_of_.push_back(int(&from - in_.instructions.data()));
+    turn_of_.push_back(turn);
     return out_.instructions.back();
   }
 
@@ -163,6 +164,7 @@ class PlanUnroller {
     to.result = define(stack.result, to.node, "");
     out_.instructions.push_back(std::move(to));
     instruction_of_.push_back(int(&stack - in_.instructions.data()));
+    turn_of_.push_back(-1);
   }
 
   const Program& reference_;
@@ -176,6 +178,7 @@ class PlanUnroller {
   SpmdProgram out_;
   std::vector<ValueId> value_of_;
   std::vector<int> instruction_of_;
+  std::vector<int64_t> turn_of_;
 };
 
 }  // namespace

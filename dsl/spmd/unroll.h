@@ -12,6 +12,7 @@ struct UnrolledPlan {
   std::vector<NodeId> node_of;      ///< by node of `reference`: the one of the program with loops it is a copy of
   std::vector<ValueId> value_of;    ///< by value of `program`: likewise
   std::vector<int> instruction_of;  ///< by instruction of `program`: likewise
+  std::vector<int64_t> turn_of;     ///< by instruction of `program`: the turn it is a copy of; -1 outside of loops
   std::vector<NodeId> last_node;    ///< by node of the program with loops: its copy of the last turn
   std::vector<ValueId> last_of;     ///< by value of the plan with loops: its copy of the last turn; -1 if never made
 };

@@ -183,6 +183,7 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_hierarchical_broadcast", reinterpret_cast<void*>(&hetsynth_hierarchical_broadcast)},
           {"hetsynth_send", reinterpret_cast<void*>(&hetsynth_send)},
           {"hetsynth_receive", reinterpret_cast<void*>(&hetsynth_receive)},
+          {"hetsynth_mark", reinterpret_cast<void*>(&hetsynth_mark)},
           {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},
           {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)},
           {"hetsynth_matmul_bf16", reinterpret_cast<void*>(&hetsynth_matmul_bf16)}};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dsl/ir/space.h"
+#include "runtime/rank/step_trace.h"
 
 namespace hetsynth {
 
@@ -57,6 +58,7 @@ struct CollectiveCall {
   std::span<const int64_t> hosts{};
   const void* source = nullptr;
   void* destination = nullptr;
+  StepPlace place = {};  ///< in a step that is traced
 };
 
 /// "all_reduce of instruction 12, axis 0, 4096 f32, sum".
@@ -108,6 +110,8 @@ class Communicator {
   /// Time spent between these two calls and outside of collectives counts as compute.
   virtual void begin_step() = 0;
   virtual void end_step() = 0;
+  /// Exchanges are noted there from now on; null: nowhere. Between steps.
+  virtual void trace_to(StepTrace* /*trace*/) {}
 };
 
 }  // namespace hetsynth

@@ -7,7 +7,10 @@ namespace hetsynth {
 
 class RankClock {
  public:
-  explicit RankClock(double duty) : throttle_(duty) {}
+  explicit RankClock(double duty) : throttles_(duty < 1), throttle_(duty) {}
+
+  /// Whether the device acts as a slower one.
+  bool throttles() const { return throttles_; }
 
   void start_compute() {
     cpu_start_ = thread_cpu_seconds();
@@ -22,6 +25,7 @@ class RankClock {
   RankTimes times;
 
  private:
+  const bool throttles_;
   Throttle throttle_;
   double cpu_start_ = 0, wall_start_ = 0;
 };

@@ -6,8 +6,8 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -65,10 +65,11 @@ class RankCommunicator final : public Communicator {
     if (open_->members > 1 && (!may_join(call) || call.axis != (open_->calls.empty() ? call : open_->calls[0]).axis))
       return fails(fmt::format("called {} together with others", text(call)));
     open_->add(call);
+    if (trace_) open_->calls.back().place = trace_->place();
     if (!open_->complete()) return true;
     Bundle bundle = std::move(*open_);
     open_.reset();
-    if (!thread_.joinable()) return counted([&] { return exchange_->carry_out(bundle.calls); });
+    if (!thread_.joinable()) return counted(bundle.calls, [&] { return exchange_->carry_out(bundle.calls); });
     if (bundle.members == 1 && posted_at_once(call)) return post(call);
     std::lock_guard lock(mutex_);
     if (failed_) return false;
@@ -84,31 +85,39 @@ class RankCommunicator final : public Communicator {
     bool posted = false;
     {
       std::lock_guard lock(mutex_);
-      posted = posted_.erase(id) > 0;
+      posted = posted_.contains(id);
       if (!posted && !under_way(id)) return !failed_;
     }
     if (posted) return finished(id);
-    return counted([&] { return wait([&] { return !under_way(id); }); });
+    return counted({}, [&] { return wait([&] { return !under_way(id); }); });
   }
 
   int rank() const override { return exchange_->rank(); }
   int group_size(int axis) const override { return exchange_->group_size(axis); }
   int coordinate(int axis) const override { return exchange_->coordinate(axis); }
   const RankTimes& times() const override { return clock_.times; }
+  void trace_to(StepTrace* trace) override { trace_ = trace; }
   void begin_step() override {
     open_.reset();
     clock_.start_compute();
   }
   void end_step() override {
-    clock_.stop_compute();
+    stop_computing();
     if (!thread_.joinable()) return;
-    for (const int id : std::exchange(posted_, {})) exchange_->finish(id, clock_.times);
+    while (!posted_.empty()) finish_posted(posted_.begin()->first);
     wait([&] { return waiting_.empty() && !busy_ && (!moving_ || state_.aborted()); });
   }
 
  private:
-  bool carry_out_now(const CollectiveCall& call) {
-    return counted([&] {
+  void stop_computing() {
+    const double start = trace_ ? wall_seconds() : 0;
+    clock_.stop_compute();
+    if (trace_ && clock_.throttles()) trace_->slept(start, wall_seconds());
+  }
+
+  bool carry_out_now(CollectiveCall call) {
+    if (trace_) call.place = trace_->place();
+    return counted({&call, 1}, [&] {
       // Calls keep their order: all ranks of a group make them in the same one.
       if (thread_.joinable() && !wait([&] { return waiting_.empty() && !busy_; })) return false;
       return exchange_->carry_out({&call, 1});
@@ -121,13 +130,13 @@ class RankCommunicator final : public Communicator {
   }
 
   /// The rank does not compute meanwhile. What it waits for the thread is divided into idle and transfer time as the
-  /// thread's time was.
+  /// thread's time was. `calls`: those that the work carries out; none: it waits for others.
   template <class Work>
-  bool counted(const Work& work) {
-    clock_.stop_compute();
+  bool counted(std::span<const CollectiveCall> calls, const Work& work) {
+    stop_computing();
     const double start = wall_seconds();
     const bool done = work();
-    const double exposed = wall_seconds() - start;
+    const double end = wall_seconds(), exposed = end - start;
     const RankTimes now = exchanged();
     const double idle = now.idle_seconds - seen_.idle_seconds, moving = now.transfer_seconds - seen_.transfer_seconds;
     const double part = idle + moving > 0 ? std::min(1.0, exposed / (idle + moving)) : 0;
@@ -135,6 +144,8 @@ class RankCommunicator final : public Communicator {
     clock_.times.transfer_seconds += part * moving;
     clock_.times.moved_bytes += now.moved_bytes - seen_.moved_bytes;
     seen_ = now;
+    for (const CollectiveCall& call : calls)
+      if (trace_) trace_->exchanged(call.place, start, end, part * idle);
     clock_.start_compute();
     return done;
   }
@@ -150,9 +161,13 @@ class RankCommunicator final : public Communicator {
   }
 
   bool post(const CollectiveCall& call) {
+    const double start = trace_ ? wall_seconds() : 0;
     if (!exchange_->post(call)) return false;
+    const StepPlace place = trace_ ? trace_->place() : StepPlace{};
+    // Whoever sends has handed it over; for who receives it counts as long as it is waited for.
+    if (trace_ && call.source) trace_->exchanged(place, start, wall_seconds(), 0);
     std::lock_guard lock(mutex_);
-    posted_.insert(call.id);
+    posted_[call.id] = {place, !call.source};
     moving_ = woken_ = true;
     changed_.notify_all();
     return !failed_;
@@ -160,9 +175,23 @@ class RankCommunicator final : public Communicator {
 
   /// Waits for a send that was posted.
   bool finished(int id) {
-    clock_.stop_compute();
-    const bool done = exchange_->finish(id, clock_.times);
+    stop_computing();
+    const bool done = finish_posted(id);
     clock_.start_compute();
+    return done;
+  }
+
+  bool finish_posted(int id) {
+    Posted posted;
+    {
+      std::lock_guard lock(mutex_);
+      posted = posted_[id];
+      posted_.erase(id);
+    }
+    const double start = trace_ ? wall_seconds() : 0, idle = clock_.times.idle_seconds;
+    const bool done = exchange_->finish(id, clock_.times);
+    if (trace_ && posted.receives)
+      trace_->exchanged(posted.place, start, wall_seconds(), clock_.times.idle_seconds - idle);
     return done;
   }
 
@@ -223,7 +252,11 @@ class RankCommunicator final : public Communicator {
 
   bool carried_out(const Bundle& bundle) {
     try {
-      return exchange_->carry_out(bundle.calls);
+      const double start = trace_ ? wall_seconds() : 0, idle = exchange_->times().idle_seconds;
+      const bool done = exchange_->carry_out(bundle.calls);
+      for (const CollectiveCall& call : bundle.calls)
+        if (trace_) trace_->beside(call.place, start, wall_seconds(), exchange_->times().idle_seconds - idle);
+      return done;
     } catch (const std::exception& error) {
       state_.fail(rank(), error.what(), std::current_exception());
     } catch (...) {
@@ -237,16 +270,21 @@ class RankCommunicator final : public Communicator {
   RankClock clock_;
   std::optional<Bundle> open_;  ///< begun, and not all of its calls made
   RankTimes seen_;              ///< of the exchange, when the rank looked last
+  StepTrace* trace_ = nullptr;
 
   std::mutex mutex_;
   std::condition_variable changed_;  ///< what the thread has to do
   std::condition_variable done_;     ///< what it has done
   std::deque<Bundle> waiting_;
-  RankTimes published_;   ///< of the exchange, before what is being carried out
-  std::set<int> posted_;  ///< sends that were begun and not waited for
-  bool moving_ = false;   ///< some of them are still on their way
-  bool woken_ = false;    ///< to move them on
-  int current_ = -1;      ///< being carried out, if busy
+  RankTimes published_;  ///< of the exchange, before what is being carried out
+  struct Posted {
+    StepPlace place;
+    bool receives = false;
+  };
+  std::map<int, Posted> posted_;  ///< by number: sends that were begun and not waited for
+  bool moving_ = false;           ///< some of them are still on their way
+  bool woken_ = false;            ///< to move them on
+  int current_ = -1;              ///< being carried out, if busy
   bool busy_ = false, failed_ = false, leaving_ = false;
   std::thread thread_;  ///< last: it uses all others
 };

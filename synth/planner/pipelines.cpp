@@ -50,6 +50,8 @@ struct Pipeline {
   SpmdProgram program;
   std::vector<DevicePrediction> memory;
   double seconds = 0;  ///< by its schedule
+  BusiestDevice busiest = {};
+  bool held_back = false;  ///< fewer turns are under way than would be fastest, as memory is short
   int stages() const { return program.mesh.axes[0].size; }
 };
 
@@ -69,6 +71,20 @@ std::vector<DevicePrediction> memory_of(const Problem& problem, const SpmdProgra
   std::vector<int64_t> bytes;
   for (const MemoryBreakdown& peak : synth::memory_at_peak(problem, program)) bytes.push_back(peak.total());
   return predicted_memory(problem.cluster, bytes);
+}
+
+/// By the schedule alone it is not known what of its sends a device hides; where it can it hides all.
+BusiestDevice busiest_by_prices(const std::vector<InstructionPrice>& prices, Sending sending, double step_seconds) {
+  std::vector<DevicePrediction> devices(prices.empty() ? 0 : prices[0].device_seconds.size());
+  for (const InstructionPrice& price : prices)
+    for (size_t d = 0; d < devices.size(); ++d)
+      (price.communicates() ? devices[d].communication_seconds : devices[d].compute_seconds) += price.device_seconds[d];
+  for (DevicePrediction& device : devices) {
+    const double room = std::max(0.0, step_seconds - device.compute_seconds);
+    const double exposed = sending == Sending::in_place ? std::min(room, device.communication_seconds) : 0;
+    device.hidden_seconds = device.communication_seconds - exposed;
+  }
+  return busiest_device(devices);
 }
 
 /// The step in so many turns.
@@ -139,9 +155,13 @@ class PipelinesAtTurns {
       out.seconds = taken.seconds + seconds_besides(program_, out.program, prices);
       out.memory = memory_of(problem, out.program);
       const int full = fullest_stage(problem, out.memory, groups.size);
-      if (full < 0) return out;
+      if (full < 0) {
+        out.busiest = busiest_by_prices(prices, sending, out.seconds);
+        return out;
+      }
       if (under_way[size_t(full)] == 1) return std::nullopt;
       --under_way[size_t(full)];
+      out.held_back = true;
     }
   }
 
@@ -206,7 +226,10 @@ std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, co
         tried->push_back({.turns = hetsynth::text(TurnCount{turns}),
                           .stages = best->stages(),
                           .stage_devices = size,
-                          .step_seconds = best->seconds});
+                          .step_seconds = best->seconds,
+                          .compute_seconds = best->busiest.compute_seconds,
+                          .communication_seconds = best->busiest.communication_seconds,
+                          .short_of_memory = best->held_back});
       std::ranges::move(made, std::back_inserter(out));
     }
   }
@@ -224,13 +247,26 @@ Plan simulated(const Pipeline& pipeline, const Cluster& cluster) {
 }
 
 /// What the simulation of a pipeline says takes the place of what its schedule said.
-void tell(const Pipeline& pipeline, double seconds, std::vector<TurnTrial>* tried) {
-  for (TurnTrial& trial : *tried)
-    if (trial.turns == hetsynth::text(TurnCount{pipeline.turns}) && trial.stage_devices == pipeline.group_size)
-      trial.step_seconds = seconds, trial.stages = pipeline.stages();
+void tell(const Pipeline& pipeline, const Prediction& prediction, std::vector<TurnTrial>* tried) {
+  const BusiestDevice busiest = busiest_device(prediction.devices);
+  for (TurnTrial& trial : *tried) {
+    if (trial.turns != hetsynth::text(TurnCount{pipeline.turns}) || trial.stage_devices != pipeline.group_size)
+      continue;
+    trial.step_seconds = prediction.step_seconds;
+    trial.stages = pipeline.stages();
+    trial.compute_seconds = busiest.compute_seconds;
+    trial.communication_seconds = busiest.communication_seconds;
+    trial.short_of_memory = pipeline.held_back;
+  }
 }
 
 }  // namespace
+
+BusiestDevice busiest_device(const std::vector<DevicePrediction>& devices) {
+  const auto busiest = std::ranges::max_element(devices, {}, &DevicePrediction::busy_seconds);
+  if (busiest == devices.end()) return {};
+  return {busiest->compute_seconds, std::max(0.0, busiest->communication_seconds - busiest->hidden_seconds)};
+}
 
 std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
                                           std::vector<TurnTrial>* tried) {
@@ -246,7 +282,7 @@ std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& c
     const auto [least, fresh] = simulated_seconds.try_emplace({pipeline.turns, pipeline.group_size}, seconds);
     if (fresh || seconds < least->second) {
       least->second = seconds;
-      tell(pipeline, seconds, tried);
+      tell(pipeline, plan.prediction, tried);
     }
     if (seconds >= to_beat) continue;
     to_beat = seconds;

@@ -17,6 +17,12 @@ struct PipelinePlan {
   std::string devices;  ///< by name, as in Trial
 };
 
+/// What the device that is busy longest computes, and what it communicates beside no computing.
+struct BusiestDevice {
+  double compute_seconds = 0, communication_seconds = 0;
+};
+BusiestDevice busiest_device(const std::vector<DevicePrediction>& devices);
+
 struct PipelineOptions {
   /// Fixed: so many stages, so many turns; otherwise the planner chooses.
   std::optional<int> stages = {};

@@ -147,7 +147,13 @@ class ChoosingTurns {
     try {
       Plan plan = synthesize(program, cluster_, options);
       short_ = short_ || short_of_memory(plan);
-      tried_.push_back({.turns = text(turns), .step_seconds = plan.prediction.step_seconds});
+      const BusiestDevice busiest = busiest_device(plan.prediction.devices);
+      const bool twice = std::ranges::count(made_again(plan.program), char(1)) > 0;
+      tried_.push_back({.turns = text(turns),
+                        .step_seconds = plan.prediction.step_seconds,
+                        .compute_seconds = busiest.compute_seconds,
+                        .communication_seconds = busiest.communication_seconds,
+                        .short_of_memory = twice});
       if (best_ && best_->plan.prediction.step_seconds <= plan.prediction.step_seconds) return std::nullopt;
       best_ = {std::move(plan), {}, turns};
       if (turns.turns > 1) best_->program = program;

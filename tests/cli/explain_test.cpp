@@ -99,7 +99,7 @@ TEST_F(Explain, DrawsATimelineWithARowPerDevice) {
   const std::string text = answer("explain model.cpp plan.json --cluster c.toml --html page.html");
   EXPECT_THAT(text, HasSubstr("timeline written to page.html"));
   const std::string page = place.read("page.html");
-  EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr(">fast</text>"), HasSubstr(">slow</text>"),
+  EXPECT_THAT(page, AllOf(HasSubstr("<svg"), HasSubstr(">fast</b>"), HasSubstr(">slow</b>"),
                           HasSubstr("class=\"bar forward\""), HasSubstr("class=\"bar communication\""),
                           HasSubstr("</html>"), HasSubstr("Computing is above, communication below")));
   // The page is as long as the step that is predicted.
@@ -108,6 +108,52 @@ TEST_F(Explain, DrawsATimelineWithARowPerDevice) {
   ASSERT_NE(at, std::string::npos);
   const std::string step = text.substr(at + words.size(), text.find(" (", at) - at - words.size());
   EXPECT_THAT(page, HasSubstr("One training step as predicted: " + step + "."));
+  EXPECT_THAT(page, AllOf(HasSubstr("bubble "), Not(HasSubstr("stage 0")), HasSubstr("id=\"in\"")));
+}
+
+/// What devices do adds up to the step, in the text as in JSON.
+void expect_sums(const Json& json, const std::string& text) {
+  const double step = json["step_seconds"];
+  double waiting = 0;
+  for (const Json& device : json["devices"]) {
+    EXPECT_NEAR(double(device["compute_seconds"]) + double(device["communication_seconds"]) -
+                    double(device["hidden_seconds"]) + double(device["idle_seconds"]),
+                step, 1e-9 * step);
+    EXPECT_NEAR(double(device["waiting_share"]), double(device["idle_seconds"]) / step, 1e-9);
+    waiting += double(device["idle_seconds"]);
+  }
+  const Json& limit = json["limit"];
+  EXPECT_NEAR(double(limit["computing_seconds"]) + double(limit["made_again_seconds"]) +
+                  double(limit["communicating_seconds"]) + double(limit["waiting_seconds"]),
+              step, 1e-9 * step);
+  EXPECT_NEAR(double(limit["waiting_share_of_all"]), waiting / (step * double(json["devices"].size())), 1e-9);
+  EXPECT_THAT(text, AllOf(HasSubstr("what limits it: the " + limit["by"].get<std::string>() + ": of the step of "),
+                          HasSubstr("all devices ")));
+}
+
+TEST_F(Explain, SaysWhatLimitsAStep) {
+  expect_sums(Json::parse(answer("explain model.cpp plan.json --cluster c.toml --json")),
+              answer("explain model.cpp plan.json --cluster c.toml"));
+}
+
+/// The plan remembers what each number of turns and stages came to.
+TEST_F(Explain, SaysWhySoManyTurnsAndStages) {
+  ASSERT_EQ(place.run("plan model.cpp --set batch=3000 --cluster c.toml --turns 3 --stages 2 -o p.json").code, 0);
+  const std::string words = "explain model.cpp p.json --cluster c.toml";
+  const std::string text = answer(words);
+  const Json json = Json::parse(answer(words + " --json"));
+  expect_sums(json, text);
+  ASSERT_EQ(json["turns"].size(), 2u);
+  EXPECT_THAT(text, AllOf(HasSubstr("why 3 turns on 2 stages of 1 device: "), HasSubstr("; limited by ")));
+  int taken = 0;
+  for (const Json& trial : json["turns"]) {
+    taken += trial["taken"].get<bool>();
+    EXPECT_EQ(trial.contains("limited_by"), !trial["taken"]);
+    EXPECT_NEAR(
+        double(trial["computing_seconds"]) + double(trial["communicating_seconds"]) + double(trial["waiting_seconds"]),
+        double(trial["step_seconds"]), 1e-9);
+  }
+  EXPECT_EQ(taken, 1);
 }
 
 /// Of a pipeline: each instruction once in every turn.
@@ -115,17 +161,24 @@ TEST_F(Explain, ShowsTurnsThatOverlap) {
   ASSERT_EQ(place.run("plan model.cpp --set batch=3000 --cluster c.toml --turns 3 --stages 2 -o p.json").code, 0);
   const Json plan = Json::parse(place.read("p.json"));
   const std::string text = answer("explain model.cpp p.json --cluster c.toml --trace t.json --html t.html");
-  EXPECT_THAT(text, AllOf(HasSubstr("trace written to t.json"), Not(HasSubstr("edited"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("trace written to t.json"), Not(HasSubstr("edited")), HasSubstr("fast, stage 0"),
+                          HasSubstr("what limits it: the slowest stage: ")));
+  EXPECT_THAT(place.read("t.html"), AllOf(HasSubstr("stage 0 · bubble "), HasSubstr("stage 1 · bubble "),
+                                          HasSubstr("<title>forward of turn 2\n"), HasSubstr(" % of stage 1.")));
   const Json trace = Json::parse(place.read("t.json"));
   std::map<std::string, int> seen;
   double end = 0;
+  std::string processes;
   for (const Json& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name") processes += event["args"]["name"].get<std::string>() + "\n";
     if (event["ph"] != "X") continue;
     ++seen[event["name"]];
     end = std::max(end, double(event["ts"]) + double(event["dur"]));
   }
   const double step = plan["prediction"]["step_seconds"];
   EXPECT_NEAR(end, 1e6 * step, 1e-3 * 1e6 * step);
+  EXPECT_THAT(processes, AllOf(HasSubstr("rank 0 planned: fast, stage 0, bubble "),
+                               HasSubstr("rank 1 planned: slow, stage 1, bubble ")));
   const auto of_turn = [&](const char* turn) {
     return std::ranges::count_if(seen, [&](const auto& entry) { return entry.first.ends_with(turn); });
   };

@@ -50,11 +50,12 @@ class Outputs : public ::testing::Test {
 };
 
 TEST_F(Outputs, TakeThePlaceOfNothingOfAnotherKind) {
-  const std::map<std::string, std::string> commands = {
+  const std::multimap<std::string, std::string> commands = {
       {"plan.json", "plan model.cpp --cluster c.toml -o {}"},
       {"certificate.json", "verify model.cpp plan.json -o {}"},
       {"page.html", "explain model.cpp plan.json --cluster c.toml --html {}"},
       {"trace.json", "explain model.cpp plan.json --cluster c.toml --trace {}"},
+      {"trace.json", "run model.cpp --cluster c.toml --steps 1 --trace {}"},
       {"a.st", "run model.cpp --cluster c.toml --steps 1 --checkpoint {}"},
       {"log.json", "run model.cpp --cluster c.toml --steps 1 --log-json {}"},
       {"c.toml", "probe c.toml --seconds 0.01 -o {}"},
