@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
   check_command(app, argc, argv);
   try {
     std::vector<std::string> words = with_job_file(app, {argv + 1, argv + argc});
+    check_no_empty_word(words);
     std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {

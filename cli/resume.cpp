@@ -137,10 +137,15 @@ static void check_kept_names(const TrainOptions& train) {
   }
 }
 
+/// How often a run writes its checkpoint: at the end, and before as often as it is asked for.
+static int64_t saves_of(const TrainOptions& train) {
+  return train.checkpoint_every > 0 ? (train.steps + train.checkpoint_every - 1) / train.checkpoint_every : 1;
+}
+
 void check_targets(const RunOptions& options, const Job* job) {
   if (job && !job->leads()) return;  // the first process writes
   if (!options.train.checkpoint.empty())
-    check_checkpoint_target(options.train.checkpoint, options.compilation.reference);
+    check_checkpoint_target(options.train.checkpoint, options.compilation.reference, saves_of(options.train));
   if (options.train.keep.best)
     check_checkpoint_target(best_checkpoint(options.train.checkpoint), options.compilation.reference);
   if (options.train.keep.last > 0) check_kept_names(options.train);

@@ -75,6 +75,23 @@ void check_command(const CLI::App& app, int argc, char** argv) {
                   ExitCode::usage);
 }
 
+void check_no_empty_word(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const std::string before = i > 0 ? words[i - 1] : "";
+    const bool is_option = word.starts_with("--") && word.find('=') + 1 == word.size();
+    if ((!word.empty() && !is_option) || before == "--prompt" || word == "--prompt=") continue;
+    const bool of_option = word.empty() && before.starts_with("-");
+    const std::string name = is_option ? word.substr(0, word.size() - 1) : of_option ? before : "an argument";
+    throw UserError(
+        {.message = name + " is empty",
+         .expected = "a value",
+         .mend = is_option || of_option ? "leave the option out for its default; is a variable of the shell not set?"
+                                        : "leave it out; is a variable of the shell not set?"},
+        ExitCode::usage);
+  }
+}
+
 UserError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* command = command_at_fault(app);
   if (!command)

@@ -12,6 +12,10 @@ namespace hetsynth::cli {
 /// command. Throws UserError (usage).
 void check_command(const CLI::App& app, int argc, char** argv);
 
+/// A shell's variable that is not set leaves an empty word, which would count as if nothing had been named: a run would
+/// begin anew, or keep nothing. Throws UserError (usage) for one, and for "--name="; a prompt may be empty.
+void check_no_empty_word(const std::vector<std::string>& words);
+
 /// A command's options and arguments, with those of its groups, which CLI11 keeps apart; but for --help.
 std::vector<const CLI::Option*> all_options(const CLI::App& command);
 

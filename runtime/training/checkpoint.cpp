@@ -131,18 +131,25 @@ HostTensor read_finite(const std::string& path, SafetensorsFile& file, const std
   return value;
 }
 
-void check_room(const std::string& path, const Program& program) {
+void check_room(const std::string& path, const Program& program, int64_t saves) {
   int64_t bytes = 0;
   for (const Node& node : program.nodes)
     if (is_saved(node)) bytes += element_count(node.type.shape) * size_bytes(node.type.dtype);
   std::error_code error;
+  int64_t files = 3;
+  for (const std::string& there : {path, previous_checkpoint(path)}) files -= fs::exists(there, error) ? 1 : 0;
+  files = std::clamp<int64_t>(saves, 1, files);
+  bytes *= files;
   const fs::path folder = fs::absolute(path, error).parent_path();
   const fs::space_info space = fs::space(folder, error);
   if (error || static_cast<uint64_t>(bytes) <= space.available) return;
   throw UserError({{path, 0, 0},
                    "checkpoint",
                    "the disk has no room for a checkpoint of this model",
-                   fmt::format("{} bytes", bytes),
+                   files == 1 ? fmt::format("{} bytes", bytes)
+                              : fmt::format("{} bytes, for {} files at once: the newest, the one before, and the one "
+                                            "that is written",
+                                            bytes, files),
                    fmt::format("{} bytes are free", space.available),
                    "make room, or name a file on another disk"},
                   ExitCode::failure);
@@ -179,12 +186,12 @@ const OutputKind checkpoint_kind = safetensors_kind("checkpoint of hetsynth", "h
 
 std::string previous_checkpoint(const std::string& path) { return path + ".previous"; }
 
-void check_checkpoint_target(const std::string& path, const Program& program) {
+void check_checkpoint_target(const std::string& path, const Program& program, int64_t saves) {
   for (const std::string& name : {path, previous_checkpoint(path)}) {
     check_writable(name, "checkpoint");
     check_replaceable(name, checkpoint_kind);
   }
-  check_room(path, program);
+  check_room(path, program, saves);
   for (const Node& node : program.nodes)
     if (is_saved(node) && !std::isfinite(node.initializer.value))
       throw UserError({node.where, std::string(node.tag()), node.name + " does not start with finite numbers",

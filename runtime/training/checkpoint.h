@@ -31,9 +31,10 @@ extern const OutputKind checkpoint_kind;
 std::string previous_checkpoint(const std::string& path);
 
 /// Throws UserError unless a checkpoint of the program can be written at `path`, as far as that can be known: the
-/// folder is there and can be written, what stands there (if anything) is a checkpoint, the disk has room for one more,
-/// and every name can be stored. Changes nothing.
-void check_checkpoint_target(const std::string& path, const Program& program);
+/// folder is there and can be written, what stands there (if anything) is a checkpoint, the disk has room for as many
+/// files as there are at once where `saves` of them are written (the newest, the one before, and the one that is being
+/// written), and every name can be stored. Changes nothing.
+void check_checkpoint_target(const std::string& path, const Program& program, int64_t saves = 1);
 
 /// Writes all parameters and states, and where the training stands (with the executor's seed), as one safetensors file.
 /// It takes the place of the one before when it is whole, which is kept as previous_checkpoint. Throws UserError

@@ -204,7 +204,7 @@ TEST(NotFinite, TheOriginInALoopIsNamedWithItsTurn) {
       "ScanResult r = scan(x, {parameter(\"start\", {12}, ones())}, [](const std::vector<Tensor>& s, Tensor now) {\n"
       "  Tensor grown = s[0] * 1e10 + 0.0 * now;\n"
       "  return ScanStep{{grown}, grown};\n"
-      "});\nTensor h =";
+      "});\nauto h =";
   place.write("model.cpp",
               everywhere(everywhere(small_model, "Tensor h =", body), "(loss,", "(0.0 * sum(r.outputs) + loss,"));
   EXPECT_THAT(place.run("run model.cpp --cluster c.toml --sample 0 --steps 4"),

@@ -43,9 +43,9 @@ bool ContentsWalk::agrees(const Guess& guess, const std::vector<Point>& points, 
       return false;
     }
     double slack = 0;
-    if (!point.sample.edge && !close(expected, point.value) &&
-        (std::abs(expected - point.value) < 1e-2 * std::abs(expected) ||
-         std::max(std::abs(expected), std::abs(point.value)) < next_to_nothing)) {
+    const bool is_tiny = std::max(std::abs(expected), std::abs(point.value)) < next_to_nothing;
+    const bool is_near = std::abs(expected - point.value) < 1e-2 * std::abs(expected);
+    if (!close(expected, point.value) && (is_tiny || (is_near && !point.sample.edge))) {
       meaning_.choose(point.sample, /*float_constants=*/false);
       meaning_.limit = 0;
       slack = 16 * std::abs(meaning_.at(guess.value, index) - expected);
