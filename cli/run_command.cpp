@@ -245,10 +245,11 @@ Command add_run(CLI::App& app) {
                    "End training after so many measurements in a row without a lower loss; 0: never")
       ->capture_default_str()
       ->check(at_least(0));
-  command
-      ->add_option("--resume", options->resume,
-                   "Continue this checkpoint, with its seed and from its step; --steps counts the steps to come")
-      ->type_name("FILE");
+  CLI::Option* resume =
+      command
+          ->add_option("--resume", options->resume,
+                       "Continue this checkpoint, with its seed and from its step; --steps counts the steps to come")
+          ->type_name("FILE");
   CLI::Option* init_from =
       command
           ->add_option("--init-from", options->init_from,
@@ -262,8 +263,10 @@ Command add_run(CLI::App& app) {
       ->type_name("RULES")
       ->needs(init_from);
   init_from->excludes("--resume");
-  command->add_flag("--new-data", options->new_data,
-                    "With --resume: the data are others than the checkpoint's; begin at their first sample");
+  command
+      ->add_flag("--new-data", options->new_data,
+                 "With --resume: the data are others than the checkpoint's; begin at their first sample")
+      ->needs(resume);
   command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
       ->capture_default_str();
   command->add_flag("--profile", options->profile,

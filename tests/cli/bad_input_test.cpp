@@ -45,6 +45,7 @@ TEST(BadUsage, IsAnsweredWithExitCodeTwo) {
   expect_refusal(place, "run model.cpp --set batch", 2,
                  {"[--set] a setting needs a name and a value", "found:    batch"});
   expect_refusal(place, "run model.cpp --dump-after nothing", 2, {"--dump-after"});
+  expect_refusal(place, "run model.cpp --new-data", 2, {"[run] --new-data requires --resume"});
 }
 
 TEST(BadModel, MissingFile) { expect_refusal(Workplace(), "run nothing.cpp", 3, {"nothing.cpp: error:"}); }

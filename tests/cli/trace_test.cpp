@@ -271,8 +271,9 @@ TEST_F(Trace, OfARunThatIsKilledStaysWhatItWas) {
 }
 
 TEST_F(Trace, OfARunThatIsStoppedIsWritten) {
+  // Without --foreground the whole group gets the signal as well, and a second one ends a run at once.
   const Outcome ran =
-      place.run("run model.cpp --cluster c.toml --steps 100000000 --trace trace.json", "timeout -s INT 3");
+      place.run("run model.cpp --cluster c.toml --steps 100000000 --trace trace.json", "timeout --foreground -s INT 3");
   EXPECT_THAT(ran.out, HasSubstr("trace written to trace.json"));
   EXPECT_TRUE(Json::parse(place.read("trace.json")).contains("traceEvents"));
 }
