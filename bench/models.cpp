@@ -1,9 +1,10 @@
 // Every model of examples/ in one table: size, arithmetic, and what tracing, planning for 64 GPUs, proving and training
 // at the tiny size take and give.
-//   bench_models [--markdown] [--plan-seconds=S] [--rows=FILE] [--conditions=TEXT] [NAME...]
-// Names as in the table; none: all models. The text says on what the times were taken, and stands under the table. Rows
-// that are ready are kept in the file, so that a table that was interrupted goes on where it was; a row belongs to the
-// program that the model's file traces to and to the seconds given to planning.
+//   bench_models [--gallery] [--markdown] [--plan-seconds=S] [--rows=FILE] [--conditions=TEXT] [NAME...]
+// Names as in the table; none: all models. --gallery: those of examples/gallery in their place. The text says on what
+// the times were taken, and stands under the table. Rows that are ready are kept in the file, so that a table that was
+// interrupted goes on where it was; a row belongs to the program that the model's file traces to and to the seconds
+// given to planning.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ using namespace hetsynth;
 using namespace hetsynth::testing;
 
 struct Options {
-  bool markdown = false;
+  bool markdown = false, gallery = false;
   double plan_seconds = 60;
   std::string arguments, conditions, rows;
   std::set<std::string> names;
@@ -217,8 +218,48 @@ A `size` that does not exist is refused, with the names of those that do. A new 
 tests that walk it, with a comment at its top: `// Model: NAME | COUNT parameters | size=NAME`, where the published count
 may be left out, be exact, or be rounded (`672M`), and a line `// Tiny: name=value` if its tiny size is not `size=tiny`.
 
-[learning.md](learning.md) shows 20 steps of every model at its published layers and widths.
+[learning.md](learning.md) shows 20 steps of every model at its published layers and widths. [gallery.md](gallery.md) has
+networks of other kinds: diffusion, graphs, radiance fields, state spaces, contrastive and preference losses.
 
+)";
+
+constexpr const char* gallery_introduction =
+    R"(# Gallery
+
+Made by
+
+```
+build/bench/bench_models{} > docs/gallery.md
+```
+
+Edit `bench/models.cpp`, or the comments in the files, not this page.
+
+Networks of many kinds, each on a page and in the size it was published in: what a model of one's own may need stands in
+one of them.
+
+| for | see |
+|---|---|
+| a class for every pixel, skips from one side of a network to the other | [unet.cpp](../examples/gallery/unet.cpp) |
+| a loss that joins all samples of a batch | [clip.cpp](../examples/gallery/clip.cpp) |
+| noise, draws, numbers that are looked up in a table of the model's own | [dit.cpp](../examples/gallery/dit.cpp), [vae.cpp](../examples/gallery/vae.cpp) |
+| frozen parts, two networks in one model | [distillation.cpp](../examples/gallery/distillation.cpp), [preference.cpp](../examples/gallery/preference.cpp) |
+| small experts beside shared ones | [deepseek_moe.cpp](../examples/gallery/deepseek_moe.cpp) |
+| a recurrence of one's own | [mamba.cpp](../examples/gallery/mamba.cpp) |
+| graphs | [graph_attention.cpp](../examples/gallery/graph_attention.cpp) |
+| sorting, drawing from a distribution that the model makes | [nerf.cpp](../examples/gallery/nerf.cpp) |
+| sound and text | [whisper.cpp](../examples/gallery/whisper.cpp) |
+| convolutions within channels, samples that skip a block | [convnext.cpp](../examples/gallery/convnext.cpp) |
+
+```
+build/hetsynth run examples/gallery/unet.cpp --set size=tiny --cluster examples/clusters/three-unequal.toml --steps 100
+```
+
+)";
+
+constexpr const char* gallery_explanation = R"(
+The columns are those of [models.md](models.md). Losses are after 20 steps of the tiny size.
+`build/tests/test_zoo --gtest_filter='Models/Gallery.*'` holds counts of parameters, proofs, checks of generated source
+and losses on one and on three unequal ranks.
 )";
 
 constexpr const char* explanation =
@@ -256,6 +297,8 @@ Options parse(int argc, char** argv) {
     if (!argument.starts_with("--rows=")) options.arguments += spaces ? fmt::format(" '{}'", argument) : " " + argument;
     if (argument == "--markdown") {
       options.markdown = true;
+    } else if (argument == "--gallery") {
+      options.gallery = true;
     } else if (argument.starts_with("--plan-seconds=")) {
       options.plan_seconds = std::atof(argument.c_str() + sizeof("--plan-seconds=") - 1);
     } else if (argument.starts_with("--rows=")) {
@@ -274,14 +317,15 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   try {
-    const std::vector<ListedModel> models = listed_models(options.names);
-    if (options.markdown) fmt::print(introduction, options.arguments);
+    const std::vector<ListedModel> models = options.gallery ? gallery_models() : listed_models(options.names);
+    if (options.markdown)
+      fmt::print(fmt::runtime(options.gallery ? gallery_introduction : introduction), options.arguments);
     print_row({std::begin(columns), std::end(columns)}, options);
     if (options.markdown) print_row(std::vector<std::string>(std::size(columns), "---"), options);
     const ReadyRows ready(options.rows);
     for (const ListedModel& model : models) report(model, options, ready);
     if (options.markdown && !options.conditions.empty()) fmt::print("\nTimes: {}.\n", options.conditions);
-    if (options.markdown) fmt::print("{}", explanation);
+    if (options.markdown) fmt::print("{}", options.gallery ? gallery_explanation : explanation);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -135,7 +135,7 @@ std::vector<ListedModel> models_of(const std::string& path) {
     tiny.clear();
   }
   for (ListedModel& model : models) {
-    model.file = file.filename();
+    model.file = file.lexically_relative(examples).string();
     model.tiny = tiny;
   }
   models.front().first_of_file = true;
@@ -144,9 +144,11 @@ std::vector<ListedModel> models_of(const std::string& path) {
 
 void PrintTo(const ListedModel& model, std::ostream* out) { *out << model.name << " of " << model.file; }
 
-std::vector<ListedModel> listed_models() {
+namespace {
+
+std::vector<ListedModel> models_in(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(examples))
+  for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".cpp") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   std::vector<ListedModel> models;
@@ -156,6 +158,11 @@ std::vector<ListedModel> listed_models() {
   }
   return models;
 }
+
+}  // namespace
+
+std::vector<ListedModel> listed_models() { return models_in(examples); }
+std::vector<ListedModel> gallery_models() { return models_in(examples / "gallery"); }
 
 std::vector<ListedModel> listed_models(const std::set<std::string>& names) {
   std::vector<ListedModel> out = listed_models();

@@ -23,7 +23,7 @@ using Settings = std::map<std::string, std::string>;
 /// name and small as it is.
 struct ListedModel {
   std::string name;
-  std::string file;  ///< name within examples/: "bert.cpp"
+  std::string file;  ///< path within examples/: "bert.cpp", "gallery/unet.cpp"
   Settings published;
   Settings tiny;
   bool first_of_file = false;
@@ -43,6 +43,8 @@ void PrintTo(const ListedModel& model, std::ostream* out);
 std::vector<ListedModel> models_of(const std::string& file);
 /// All models of examples/, by file name and then in the file's order.
 std::vector<ListedModel> listed_models();
+/// Those of examples/gallery, which are in no table of steps.
+std::vector<ListedModel> gallery_models();
 /// Returns the first model of every file, whose tiny size stands for all of that file.
 std::vector<ListedModel> first_of_each_file();
 /// Whether a step of the model can be taken in turns (dsl/transform/turns.h). Of the others, samples depend on each
