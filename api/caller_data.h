@@ -26,7 +26,7 @@ class CallerData : public BatchSource {
   /// Takes what the batch has; throws UserError for a name that is no input, for an input without values, for another
   /// number or type of values than the step has, and for values that the input does not take.
   void take(const Batch& batch, int64_t step);
-  /// The same of what the source writes.
+  /// Asks the source for the samples of every input; throws UserError for values that an input does not take.
   void take(const SampleSource& source, int64_t step);
 
   void fill(const Node& input, std::span<const Range> ranges, int64_t step, std::span<std::byte> out) const override;

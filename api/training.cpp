@@ -16,9 +16,6 @@
 namespace hetsynth::api {
 namespace {
 
-/// Steps that take ten times as long as planned are worth a word, as in a run of the command line.
-double quiet_seconds(const hetsynth::Plan& plan) { return std::max(60.0, 10 * plan.prediction.step_seconds); }
-
 /// Proves a plan and checks its source, as before a run; throws UserError where that speaks against it.
 void require_right(Plan::Impl& plan, bool unverified) {
   const std::lock_guard lock(plan.mutex);
@@ -117,17 +114,23 @@ struct Training::Impl {
 
 namespace {
 
+/// What a name stands for.
+struct NamedTensor {
+  NodeId node = -1;
+  bool is_output = false;
+};
+
 /// The parameters, states and outputs that can be read, by name.
-std::map<std::string, NodeId> readable(const Program& reference) {
-  std::map<std::string, NodeId> out;
+std::map<std::string, NamedTensor> readable(const Program& reference) {
+  std::map<std::string, NamedTensor> out;
   for (const Node& node : reference.nodes)
-    if (node.kind == NodeKind::parameter || node.kind == NodeKind::state) out.emplace(node.name, node.id);
-  for (const NamedOutput& output : reference.outputs) out.emplace(output.name, output.node);
+    if (node.kind == NodeKind::parameter || node.kind == NodeKind::state) out.try_emplace(node.name, node.id, false);
+  for (const NamedOutput& output : reference.outputs) out.try_emplace(output.name, output.node, true);
   return out;
 }
 
-NodeId find_tensor(const Program& reference, const std::string& name) {
-  const std::map<std::string, NodeId> all = readable(reference);
+NamedTensor find_tensor(const Program& reference, const std::string& name) {
+  const std::map<std::string, NamedTensor> all = readable(reference);
   if (const auto found = all.find(name); found != all.end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [other, _] : all) names.push_back(other);
@@ -172,7 +175,9 @@ int64_t Training::next_step() const { return impl_->next_step; }
 
 TensorValues Training::tensor(const std::string& name) const {
   return with_own_errors([&] {
-    const HostTensor whole = impl_->executor->read(find_tensor(impl_->c().reference, name));
+    const NamedTensor found = find_tensor(impl_->c().reference, name);
+    const HostTensor whole =
+        found.is_output ? impl_->executor->read_output(found.node) : impl_->executor->read(found.node);
     TensorValues out{info_of(name, whole.type), {}, {}};
     if (whole.type.dtype == DType::i32) {
       const auto values = whole.as<int32_t>();
@@ -188,7 +193,7 @@ TensorValues Training::tensor(const std::string& name) const {
 void Training::set_tensor(const std::string& name, std::span<const float> values) {
   with_own_errors([&] {
     const Program& reference = impl_->c().reference;
-    const Node& node = reference[find_tensor(reference, name)];
+    const Node& node = reference[find_tensor(reference, name).node];
     const int64_t count = element_count(node.type.shape);
     const bool kept = node.kind == NodeKind::parameter || node.kind == NodeKind::state;
     if (!kept || node.type.dtype != DType::f32 || static_cast<int64_t>(values.size()) != count)

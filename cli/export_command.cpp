@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "cli/command.h"
@@ -29,7 +32,7 @@ struct ExportOptions {
 constexpr const char* written_by = "hetsynth export";
 const OutputKind exported_kind = safetensors_kind("file that hetsynth exported", written_by);
 
-/// By key. Throws UserError for one that is none, or stands twice.
+/// What --metadata says, by key. Throws UserError for an entry without a key, and for a key that stands twice.
 std::map<std::string, std::string> metadata_of(const ExportOptions& options) {
   std::map<std::string, std::string> out;
   for (const std::string& entry : options.metadata) {
@@ -45,19 +48,27 @@ std::map<std::string, std::string> metadata_of(const ExportOptions& options) {
   return out;
 }
 
+/// How many tokens the model has, as the rules say.
+int64_t vocabulary_of(const ExportOptions& options, const GgufEntries& entries) {
+  for (const auto& [key, value] : entries)
+    if (const auto* size = std::get_if<uint32_t>(&value); size && key.ends_with(".vocab_size")) return *size;
+  throw UserError({.where = {options.map},
+                   .tag = "gguf",
+                   .message = "the rules do not say how many tokens the model has, which --tokenizer needs",
+                   .expected = "an entry whose name ends with .vocab_size, as \"llama.vocab_size\"",
+                   .mend = "docs/weights.md shows such a file"});
+}
+
 /// The entries of a GGUF file: what the rules say, and the tokenizer.
 GgufEntries entries_of(const ExportOptions& options, const GgufRules& rules, const WeightMap& map,
-                       const SafetensorsFile& checkpoint, const ExportedWeights& weights) {
+                       const SafetensorsFile& checkpoint) {
   rules.check_complete(checkpoint, map);
   const std::map<std::string, std::string> given = metadata_of(options);
   GgufEntries out = rules.entries(checkpoint, given);
-  const auto table =
-      std::ranges::find(weights.tensors, "token_embd.weight", [](const auto& t) { return t.entry.name; });
-  const int64_t tokens = table == weights.tensors.end() ? 0 : table->entry.type.shape.front();
-  for (auto& entry : options.tokenizer.empty()
-                         ? gguf_without_tokens()
-                         : gguf_tokens(options.tokenizer, tokens, given.contains("tokenizer.ggml.pre")))
-    out.push_back(std::move(entry));
+  GgufEntries tokens = options.tokenizer.empty() ? gguf_without_tokens()
+                                                 : gguf_tokens(options.tokenizer, vocabulary_of(options, out),
+                                                               given.contains("tokenizer.ggml.pre"));
+  std::ranges::move(tokens, std::back_inserter(out));
   return out;
 }
 
@@ -89,7 +100,7 @@ ExitCode write(const ExportOptions& options) {
   const auto value_of = [&](const std::string& name) { return values.value(*by_name.at(name)); };
   // Hugging Face's readers ask for this word.
   if (gguf)
-    write_gguf(options.out, entries_of(options, *gguf, map, file, weights), entries, value_of);
+    write_gguf(options.out, entries_of(options, *gguf, map, file), entries, value_of);
   else
     write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}}, value_of);
   fmt::print("{}: {}, {}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),

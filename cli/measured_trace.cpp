@@ -18,6 +18,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Part = MarkedWork::Part;
 
+/// Whether an exchange was carried out together with the one that was noted before it: then both have the same times.
+/// `before`: null if there was none.
+bool are_one(const TraceSpan* before, const TraceSpan& span) {
+  return before && before->start == span.start && before->end == span.end;
+}
+
 /// Bars of one rank, from its trace.
 class RankSlices {
  public:
@@ -81,11 +87,9 @@ class RankSlices {
       }
       case TraceSpan::Kind::exchanged:
       case TraceSpan::Kind::beside: {
-        // Those who are not there yet are waited for before anything moves.
+        // Nothing moves before all ranks of the group are there.
         const double moves = std::min(span.end, span.start + span.waited);
-        const bool again = moved_ && moved_->start == span.start && moved_->end == span.end;
-        moved_ = &span;
-        if (again) return join(span);
+        if (are_one(std::exchange(moved_, &span), span)) return list(parts_of(span.place));
         plain(TraceRow::communicating, "waits for others", "waiting", span.start, moves);
         return carried_out(TraceRow::communicating, span, moves);
       }
@@ -113,9 +117,6 @@ class RankSlices {
     list(parts);
   }
 
-  /// A collective that was carried out together with the one before.
-  void join(const TraceSpan& span) { list(parts_of(span.place)); }
-
   void list(const std::vector<Part>& parts) {
     for (const Part& part : parts) {
       out_.back().about["instructions"].push_back(name_of(part));
@@ -132,9 +133,10 @@ class RankSlices {
   std::set<std::pair<int, int64_t>> shown_;
 };
 
-/// Names of what the rank takes part in and has no code for: what others read through, or what nobody reads.
-Json without_code(const Compilation& c, int rank, const std::set<std::pair<int, int64_t>>& shown) {
-  const UnrolledPlan flat = unroll(c.reference, c.plan.program);
+/// Names of what the rank takes part in and has no code for: what others read through, or what nobody reads. `flat`:
+/// the plan with its loops written out.
+Json without_code(const Compilation& c, const UnrolledPlan& flat, int rank,
+                  const std::set<std::pair<int, int64_t>>& shown) {
   Json out = Json::array();
   for (size_t i = 0; i < flat.program.instructions.size(); ++i) {
     const Instruction& instruction = flat.program.instructions[i];
@@ -147,8 +149,6 @@ Json without_code(const Compilation& c, int rank, const std::set<std::pair<int, 
   }
   return out;
 }
-
-double share(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 }  // namespace
 
@@ -168,10 +168,7 @@ DeviceSeconds device_seconds(const RankTrace& trace, const std::vector<MarkedWor
         if (marks[size_t(span.place.work)].kind == MarkedWork::Kind::computes) out.computing += length;
         break;
       case TraceSpan::Kind::exchanged:
-        // Several that were carried out together count once.
-        if (!moved || moved->start != span.start || moved->end != span.end)
-          out.communicating += std::max(0.0, length - span.waited);
-        moved = &span;
+        if (!are_one(std::exchange(moved, &span), span)) out.communicating += std::max(0.0, length - span.waited);
         break;
       case TraceSpan::Kind::beside:
         break;  // beside what else the rank does
@@ -190,6 +187,7 @@ double length_of(const MeasuredStep& step) {
 std::string measured_trace(const Compilation& c, const MeasuredStep& step) {
   const std::vector<InstructionPrice> prices = price_instructions(c.reference, c.plan.program, c.cluster);
   const StepAtLength planned(c.plan, c.reference, c.cluster, prices);
+  const UnrolledPlan flat = unroll(c.reference, c.plan.program);
   const double seconds = length_of(step);
   TraceEvents events;
   Json ranks = Json::array();
@@ -199,7 +197,7 @@ std::string measured_trace(const Compilation& c, const MeasuredStep& step) {
     const DeviceSeconds sums = device_seconds(trace, c.programs[size_t(rank)].marks, seconds);
     events.add_process(2 * rank,
                        fmt::format("rank {} measured: {}{}, bubble {:.1f} %", rank, c.plan.devices[size_t(rank)].name,
-                                   stage_text(c.plan.program, rank), share(sums.waiting, seconds)));
+                                   stage_text(c.plan.program, rank), percent(sums.waiting, seconds)));
     for (const TraceSlice& slice : slices.run(step.step)) events.add(2 * rank, slice);
     events.add_process(2 * rank + 1, planned.rank_text(rank));
     for (const TraceSlice& slice : planned.slices(rank)) events.add(2 * rank + 1, slice);
@@ -210,7 +208,7 @@ std::string measured_trace(const Compilation& c, const MeasuredStep& step) {
                      {"communicating_seconds", sums.communicating},
                      {"data_seconds", sums.data},
                      {"waiting_seconds", sums.waiting},
-                     {"without_code", without_code(c, rank, slices.shown())}});
+                     {"without_code", without_code(c, flat, rank, slices.shown())}});
   }
   return events.text({{"step", step.step},
                       {"measured_seconds", seconds},
@@ -228,8 +226,9 @@ std::string measured_text(const Compilation& c, const MeasuredStep& step) {
   for (size_t rank = 0; rank < step.ranks.size(); ++rank) {
     const DeviceSeconds d = device_seconds(step.ranks[rank], c.programs[rank].marks, seconds);
     out += fmt::format("  {:<28} {:>8.1f} % {:>11.1f} % {:>7.1f} % {:>7.1f} % {:>16.1f} %\n", c.plan.devices[rank].name,
-                       share(d.computing + d.slept, seconds), share(d.communicating, seconds), share(d.data, seconds),
-                       share(d.waiting, seconds), share(planned.devices[rank].idle_seconds, planned.seconds));
+                       percent(d.computing + d.slept, seconds), percent(d.communicating, seconds),
+                       percent(d.data, seconds), percent(d.waiting, seconds),
+                       percent(planned.devices[rank].idle_seconds, planned.seconds));
   }
   return out;
 }

@@ -17,8 +17,8 @@ namespace hetsynth::cli {
 namespace {
 
 constexpr double most_seconds = 30;
-/// Of a program with its loops written out: 3,500 nodes (70 turns of a scan of nine operators) take 4 s to compile, on
-/// a busy machine of two cores.
+/// Loops are written out up to so many nodes: 3,500 (70 turns of a scan of nine operators) take 4 s to compile, on a
+/// busy machine of two cores.
 constexpr int64_t most_nodes = 10'000;
 constexpr const char* usual_mend =
     "lower the learning rate, warm it up over more steps, or clip the gradients (clip_norm)";
@@ -90,16 +90,6 @@ class Watch {
         runs_->write(copies_[size_t(node.id)].front(), executor.read(node.id));
   }
 
- private:
-  Watch(const Executor& executor, Unrolling unrolling)
-      : program_(watched(std::move(unrolling.program))),
-        copies_(std::move(unrolling.copies)),
-        cluster_(local_cluster(1)) {
-    runs_ = launch(program_, single_device_plan(program_, cluster_).program, cluster_,
-                   {.executor = {.seed = executor.seed()}, .optimization = 1});
-  }
-
- public:
   /// Where the first value that is not finite and that the loss or what the step leaves is made of comes from. Others
   /// do no harm, as -inf where it hides scores.
   std::optional<Found> step(int64_t step, const BatchSource& data) {
@@ -119,6 +109,14 @@ class Watch {
   const Program& program() const { return program_; }
 
  private:
+  Watch(const Executor& executor, Unrolling unrolling)
+      : program_(watched(std::move(unrolling.program))),
+        copies_(std::move(unrolling.copies)),
+        cluster_(local_cluster(1)) {
+    runs_ = launch(program_, single_device_plan(program_, cluster_).program, cluster_,
+                   {.executor = {.seed = executor.seed()}, .optimization = 1});
+  }
+
   /// Back through operands that are not finite, and through those that are no number first. An infinite constant is the
   /// origin of nothing but itself.
   NodeId origin(NodeId at) const {

@@ -132,14 +132,14 @@ static void check_kept_names(const TrainOptions& train) {
     const std::string name = entry.path().filename(), start = path.filename();
     if (!name.starts_with(start)) continue;
     const std::optional<int64_t> step = step_of_name(std::string_view(name).substr(start.size()));
-    if (step && *step > train.first_step && *step <= train.first_step + train.steps)
+    if (step && *step > train.first_step && *step - train.first_step <= train.steps)
       check_replaceable(checkpoint_of_step(train.checkpoint, *step), checkpoint_kind);
   }
 }
 
 /// How often a run writes its checkpoint: at the end, and before as often as it is asked for.
 static int64_t saves_of(const TrainOptions& train) {
-  return train.checkpoint_every > 0 ? (train.steps + train.checkpoint_every - 1) / train.checkpoint_every : 1;
+  return train.checkpoint_every > 0 ? 1 + std::max<int64_t>(0, train.steps - 1) / train.checkpoint_every : 1;
 }
 
 void check_targets(const RunOptions& options, const Job* job) {

@@ -121,8 +121,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   check_targets(options, job);
   if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
   LaunchOptions launching = launch_options(c, options.data.seed, job);
-  // A step that takes ten times as long as planned is worth a word; one on a busy machine is not.
-  launching.executor.threads.quiet_seconds = std::max(60.0, 10 * c.plan.prediction.step_seconds);
+  launching.executor.threads.quiet_seconds = quiet_seconds(c.plan);
   launching.executor.traced = c.measured;
   LaunchReport launched;
   std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);

@@ -13,7 +13,7 @@ namespace hetsynth::cli {
 
 StepAtLength::StepAtLength(const Plan& plan, const Program& reference, const Cluster& cluster,
                            const std::vector<InstructionPrice>& prices)
-    : plan_(plan), reference_(reference), prices_(prices) {
+    : plan_(plan), reference_(reference), prices_(prices), phases_(reference, plan.program) {
   const Unfolding unfolding = unfolding_of(reference, plan.program, cluster);
   if (!plan.program.schedules.empty()) turns_ = overlap_turns(reference, plan.program, prices, unfolding);
   timeline_ = turns_ ? turns_->simulate() : simulate(plan.program, prices, unfolding);
@@ -36,15 +36,13 @@ std::string StepAtLength::page() const {
   for (int rank = 0; rank < int(plan_.devices.size()); ++rank)
     rows.push_back({plan_.devices[size_t(rank)].name, stage_of(plan_.program, rank),
                     timeline_.devices[size_t(rank)].idle_seconds, slices(rank)});
-  return timeline_page(fmt::format("{} on {}", plan_.model_file, plan_.cluster_name), seconds_text(timeline_.seconds),
-                       timeline_.seconds, rows);
+  return timeline_page(fmt::format("{} on {}", plan_.model_file, plan_.cluster_name), timeline_.seconds, rows);
 }
 
 std::vector<TraceSlice> StepAtLength::slices(int rank) const {
   const SpmdProgram& program = turns_ ? turns_->flat.program : plan_.program;
   const Program& reference = turns_ ? turns_->flat.reference : reference_;
   const std::vector<InstructionPrice>& prices = turns_ ? turns_->prices : prices_;
-  const StepPhases phases(reference_, plan_.program);
   std::vector<TraceSlice> out, computing;
   for (size_t i = 0; i < prices.size(); ++i) {
     const TimelineSpan& span = timeline_.spans[i][size_t(rank)];
@@ -61,8 +59,8 @@ std::vector<TraceSlice> StepAtLength::slices(int rank) const {
     if (communicates) continue;
     const int of = turns_ ? turns_->flat.instruction_of[i] : int(i);
     computing.push_back(out.back());
-    computing.back().name = phases.name(of, turns_ ? turns_->flat.turn_of[i] : -1);
-    computing.back().category = phases.phase(of);
+    computing.back().name = phases_.name(of, turns_ ? turns_->flat.turn_of[i] : -1);
+    computing.back().category = phases_.phase(of);
   }
   std::ranges::move(turn_slices(std::move(computing), timeline_.seconds), std::back_inserter(out));
   return out;
@@ -71,7 +69,7 @@ std::vector<TraceSlice> StepAtLength::slices(int rank) const {
 std::string StepAtLength::rank_text(int rank) const {
   return fmt::format("rank {} planned: {}{}, bubble {:.1f} %", rank, plan_.devices[size_t(rank)].name,
                      stage_text(plan_.program, rank),
-                     100 * timeline_.devices[size_t(rank)].idle_seconds / std::max(timeline_.seconds, 1e-30));
+                     percent(timeline_.devices[size_t(rank)].idle_seconds, timeline_.seconds));
 }
 
 std::string StepAtLength::trace() const {

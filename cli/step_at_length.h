@@ -34,6 +34,7 @@ class StepAtLength {
   const Plan& plan_;
   const Program& reference_;
   const std::vector<InstructionPrice>& prices_;
+  const StepPhases phases_;
   std::optional<OverlappedTurns> turns_;
   Timeline timeline_;
 };

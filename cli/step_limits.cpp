@@ -16,8 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
 std::string signed_text(double seconds) { return (seconds < 0 ? "-" : "+") + seconds_text(std::abs(seconds)); }
 
 size_t busiest_of(const std::vector<StepParts>& parts) {

@@ -19,7 +19,7 @@ struct StepParts {
   double step() const { return busy() + waiting; }
 };
 
-/// By rank. `prices`: of the plan's instructions; `timeline`: the step as it unfolds with these.
+/// Returns the parts by rank. `prices`: of the plan's instructions; `timeline`: the step as it unfolds with these.
 std::vector<StepParts> parts_of_step(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
                                      const Timeline& timeline);
 

@@ -96,7 +96,7 @@ class Page {
   bool has_turns() const { return turns_; }
 
  private:
-  double percent(double seconds) const { return 100 * seconds / seconds_; }
+  double of_step(double seconds) const { return percent(seconds, seconds_); }
 
   /// Where a kind of bars lies in its row, in per cent of the height.
   std::pair<double, double> band(TraceRow row) const {
@@ -119,7 +119,7 @@ class Page {
   std::string row(size_t r) const {
     const TimelineRow& row = rows_[r];
     const bool first = row.stage >= 0 && (r == 0 || rows_[r - 1].stage != row.stage);
-    const std::string bubble = fmt::format("bubble {:.1f} %", percent(row.waiting));
+    const std::string bubble = fmt::format("bubble {:.1f} %", of_step(row.waiting));
     std::string out = fmt::format(
         "<div class=\"row{}\"><div class=\"name\"><b title=\"{}\">{}</b>{}{}</div><svg>"
         "<rect class=\"waiting\" width=\"100%\" height=\"100%\"><title>{}: waiting {} of the step "
@@ -136,7 +136,7 @@ class Page {
     if (seconds < least_part * seconds_ || (slice.row == TraceRow::turns && !turns_)) return "";
     const auto [top, height] = band(slice.row);
     const std::string place = fmt::format("x=\"{:.4f}%\" y=\"{}%\" width=\"{:.4f}%\" height=\"{}%\"",
-                                          percent(slice.start), top, percent(seconds), height);
+                                          of_step(slice.start), top, of_step(seconds), height);
     const std::string title = fmt::format("<title>{}{}\n{} from {}</title>", escaped(slice.name), words(slice),
                                           seconds_text(seconds), seconds_text(slice.start));
     const std::string kind = slice.row == TraceRow::communicating ? "communication" : slice.category;
@@ -154,7 +154,7 @@ class Page {
     return out;
   }
 
-  /// Of a turn; empty outside of loops.
+  /// The number of the turn that a bar of this name shows; empty outside of loops.
   static std::string number(const std::string& name) {
     const size_t at = name.find("turn ");
     return at == std::string::npos ? "" : name.substr(at + 5);
@@ -177,14 +177,14 @@ std::string key(bool turns) {
   return out + (turns ? "; numbers are those of turns" : "");
 }
 
-/// Of all devices that are shown together, and of each stage.
+/// A sentence on the part of the time that all devices wait, and those of each stage.
 std::string bubbles(double seconds, const std::vector<TimelineRow>& rows) {
   const auto share = [&](int stage) {
     double waiting = 0;
     int devices = 0;
     for (const TimelineRow& row : rows)
       if (stage < 0 || row.stage == stage) waiting += row.waiting, ++devices;
-    return devices > 0 && seconds > 0 ? 100 * waiting / (devices * seconds) : 0;
+    return percent(waiting, devices * seconds);
   };
   std::string out = fmt::format("Bubbles are {:.1f} % of the time of all devices", share(-1));
   std::set<int> stages;
@@ -197,8 +197,7 @@ std::string bubbles(double seconds, const std::vector<TimelineRow>& rows) {
 
 }  // namespace
 
-std::string timeline_page(const std::string& title, const std::string& step, double seconds,
-                          const std::vector<TimelineRow>& rows) {
+std::string timeline_page(const std::string& title, double seconds, const std::vector<TimelineRow>& rows) {
   const Page page(seconds, rows);
   std::string out = fmt::format(
       "<!doctype html><html><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"hetsynth\">"
@@ -206,7 +205,7 @@ std::string timeline_page(const std::string& title, const std::string& step, dou
       "<h1>{0}</h1>\n<p>One training step as predicted: {2}. {3} Computing is above, communication below; grey is "
       "waiting.</p>\n<p class=\"key\">{4}</p>\n<p>Zoom: <button id=\"out\">-</button> <button id=\"in\">+</button> "
       "<button id=\"all\">whole step</button> <span id=\"zoom\">100 %</span>, or the wheel with Ctrl</p>\n",
-      escaped(title), style, escaped(step), bubbles(seconds, rows), key(page.has_turns()));
+      escaped(title), style, seconds_text(seconds), bubbles(seconds, rows), key(page.has_turns()));
   out += fmt::format("<div class=\"view\"><div class=\"step\" style=\"--rows:{}\">\n{}</div></div>\n",
                      std::max<size_t>(page.shown(), 1), page.rows());
   if (page.shown() < rows.size())

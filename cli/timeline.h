@@ -19,8 +19,7 @@ struct TimelineRow {
 /// device, in it a bar per instruction, computing above and communication below, coloured by phase, with the tensor,
 /// the model's line and the seconds of the bar under the pointer; above both, where a step has turns, which turn it is.
 /// The name of a row says its stage and its bubble in per cent. Buttons, the wheel with Ctrl, and the keys + and -
-/// zoom. `title`: of the page; `step`: in words, "12.3 ms"; `seconds`: of the step.
-std::string timeline_page(const std::string& title, const std::string& step, double seconds,
-                          const std::vector<TimelineRow>& rows);
+/// zoom. `title`: of the page; `seconds`: of the step.
+std::string timeline_page(const std::string& title, double seconds, const std::vector<TimelineRow>& rows);
 
 }  // namespace hetsynth::cli

@@ -290,6 +290,8 @@ Cluster given_cluster(const CompilationInput& c) {
   return out;
 }
 
+double quiet_seconds(const Plan& plan) { return std::max(60.0, 10 * plan.prediction.step_seconds); }
+
 SynthesisOptions planning_options(const CompilationInput& given) {
   SynthesisOptions out;
   out.effort = given.effort;

@@ -77,6 +77,10 @@ std::vector<int> hosts_of(const Cluster& cluster);
 /// The devices that a plan may use: those of the cluster file, or of this machine, that are not left out.
 Cluster given_cluster(const CompilationInput& given);
 
+/// Seconds of silence of a rank that are worth a word: a minute, or ten steps as planned. A busy machine is silent for
+/// less.
+double quiet_seconds(const Plan& plan);
+
 /// What planning was asked for, on the devices that pay.
 SynthesisOptions planning_options(const CompilationInput& given);
 

@@ -15,6 +15,8 @@ namespace hetsynth {
 
 using Json = nlohmann::ordered_json;
 
+double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
 std::string seconds_text(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.2f} ms", seconds * 1e3);

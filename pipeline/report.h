@@ -35,6 +35,8 @@ std::string numeric_check_text(const NumericCheck& check);
 std::string turns_and_stages(const TurnTrial& trial);
 /// "412 us", "1.30 ms", "2.4 s".
 std::string seconds_text(double seconds);
+/// How many hundredths of the whole a part is; of nothing none.
+double percent(double part, double whole);
 /// "812 B", "4.1 MiB".
 std::string bytes_text(double bytes);
 

@@ -1,40 +1,15 @@
 #include "runtime/measured_step.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
 
-#include "dsl/base/error.h"
+#include "runtime/processes/packed_words.h"
 #include "runtime/rank/throttle.h"
 
 namespace hetsynth {
 namespace {
-
-template <class T>
-std::string bytes_of(const T& value) {
-  return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-/// Reads values one behind the other.
-class Reader {
- public:
-  explicit Reader(const std::string& bytes) : bytes_(bytes) {}
-  template <class T>
-  T next() {
-    T out;
-    HETSYNTH_CHECK(bytes_.size() - at_ >= sizeof out, "processes of one program exchange whole traces");
-    std::memcpy(&out, bytes_.data() + at_, sizeof out);
-    at_ += sizeof out;
-    return out;
-  }
-  bool done() const { return at_ == bytes_.size(); }
-
- private:
-  const std::string& bytes_;
-  size_t at_ = 0;
-};
 
 /// How far the clock of each process is ahead of the first one's. Hosts have clocks of their own.
 std::vector<double> clock_offsets(Job& job) {
@@ -47,10 +22,12 @@ std::vector<double> clock_offsets(Job& job) {
   std::vector<Times> before;
   double heard = wall_seconds();
   for (int round = 0; round <= rounds; ++round) {
-    const std::vector<std::string> all = job.exchange(bytes_of(Times{wall_seconds(), heard}));
+    std::string own;
+    append(own, Times{wall_seconds(), heard});
+    const std::vector<std::string> all = job.exchange(own);
     heard = wall_seconds();
     std::vector<Times> now;
-    for (const std::string& words : all) now.push_back(Reader(words).next<Times>());
+    for (const std::string& words : all) now.push_back(WordReader(words).next<Times>());
     // What one said in the round before, the others had heard at the end of it.
     for (size_t p = 1; p < count && !before.empty(); ++p)
       offsets[p].note(before[p].said, now[0].heard, before[0].said, now[p].heard);
@@ -91,16 +68,19 @@ void gather(Job& job, const std::vector<int>& here, MeasuredStep& step) {
   std::string own;
   for (const int rank : here) {
     const RankTrace& trace = step.ranks.at(size_t(rank));
-    own += bytes_of(rank) + bytes_of(trace.start) + bytes_of(trace.end) + bytes_of(trace.spans.size());
-    for (const TraceSpan& span : trace.spans) own += bytes_of(span);
+    append(own, rank);
+    append(own, trace.start);
+    append(own, trace.end);
+    append(own, trace.spans.size());
+    append(own, trace.spans.data(), trace.spans.size() * sizeof(TraceSpan));
   }
   const std::vector<std::string> all = job.exchange(own);
   for (size_t process = 0; process < all.size(); ++process)
-    for (Reader reader(all[process]); !reader.done();) {
+    for (WordReader reader(all[process]); !reader.at_end();) {
       RankTrace& trace = step.ranks.at(size_t(reader.next<int>()));
       trace = {reader.next<double>(), reader.next<double>(), {}};
-      const auto spans = reader.next<size_t>();
-      for (size_t i = 0; i < spans; ++i) trace.spans.push_back(reader.next<TraceSpan>());
+      trace.spans.resize(reader.next<size_t>());
+      reader.take(trace.spans.data(), trace.spans.size() * sizeof(TraceSpan));
       shift(trace, -ahead[process]);
     }
 }

@@ -19,7 +19,7 @@ class StepMarks {
 
   /// The statement in front of a group's code; empty if there are no marks.
   std::string before(const Group& group, bool in_loop);
-  /// The same in front of what no instruction of the plan is.
+  /// The statement in front of work that no instruction of the plan stands for, as copies and waiting.
   std::string before(MarkedWork::Kind kind, const std::string& what, bool in_loop);
 
  private:

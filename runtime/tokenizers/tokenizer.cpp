@@ -5,15 +5,11 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/suggest.h"
+#include "runtime/tokenizers/read_model.h"
 #include "runtime/tokenizers/sentence_piece.h"
 #include "runtime/unicode/utf8.h"
 
 namespace hetsynth {
-namespace {
-
-constexpr int64_t longest_file = int64_t{256} << 20;
-
-}  // namespace
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (const size_t at = unicode::first_invalid(text); at != std::string_view::npos) {
@@ -27,7 +23,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  const std::string bytes = read_file(path, "tokenizer", longest_file);
+  const std::string bytes = read_file(path, "tokenizer", longest_tokenizer_file);
   const size_t begin = bytes.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (begin != std::string::npos && bytes[begin] == '{') return read_tokenizer_json(bytes, path);
   if (looks_like_sentence_piece(bytes)) return read_sentence_piece(bytes, path);

@@ -85,8 +85,7 @@ void read_post_processor(const JsonReader& json, TokenizerParts& parts) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& file) {
-  constexpr JsonLimits limits{.bytes = int64_t{256} << 20, .values = 16'000'000};
-  const JsonNode root = parse_json(text, file, "tokenizer", limits);
+  const JsonNode root = parse_json(text, file, "tokenizer", tokenizer_json_limits);
   const JsonReader json(root, file, "");
   if (!json.has("model")) {
     json.fail("this is no tokenizer.json", "an object with the member \"model\"", "",

@@ -138,21 +138,26 @@ GgufValue GgufRules::value_of(const GgufRule& rule, const SafetensorsFile& check
 }
 
 GgufValue GgufRules::given_value(const GgufRule& rule, const std::string& text) const {
+  const auto refuse_value = [&](const char* expected) {
+    throw UserError({.tag = "--metadata",
+                     .message = fmt::format("this is no value of {}", rule.key),
+                     .expected = expected,
+                     .found = text},
+                    ExitCode::usage);
+  };
   const auto number = [&](auto value) -> GgufValue {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(double(value)))
-      throw UserError(
-          {.tag = "--metadata",
-           .message = fmt::format("this is no value of {}", rule.key),
-           .expected = std::is_integral_v<decltype(value)> ? "a whole number from 0 to 4294967295" : "a number",
-           .found = text},
-          ExitCode::usage);
+      refuse_value(std::is_integral_v<decltype(value)> ? "a whole number from 0 to 4294967295" : "a number");
     return value;
   };
   const bool counts = rule.source == GgufRule::Source::count || rule.source == GgufRule::Source::extent;
   if (counts || std::holds_alternative<uint32_t>(rule.value)) return number(uint32_t{0});
   if (std::holds_alternative<float>(rule.value)) return number(0.0F);
-  if (std::holds_alternative<bool>(rule.value)) return text == "true";
+  if (std::holds_alternative<bool>(rule.value)) {
+    if (text != "true" && text != "false") refuse_value("true or false");
+    return text == "true";
+  }
   return text;
 }
 

@@ -4,17 +4,13 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
-#include "dsl/base/json_tree.h"
-#include "dsl/base/suggest.h"
+#include "runtime/tokenizers/read_model.h"
 #include "runtime/tokenizers/sentence_piece.h"
 #include "runtime/tokenizers/tokenizer.h"
 #include "runtime/unicode/word_patterns.h"
 
 namespace hetsynth {
 namespace {
-
-constexpr int64_t longest_tokenizer = int64_t{256} << 20;
-constexpr JsonLimits tokenizer_limits{.bytes = longest_tokenizer, .values = 16'000'000};
 
 /// Types of tokens, as llama.cpp numbers them.
 enum class TokenType : int32_t { normal = 1, unknown, control, user_defined, unused, byte };
@@ -85,11 +81,11 @@ GgufEntries byte_level(const JsonReader& json, const Tokenizer& tokenizer, const
                   tokenizer.description(), "name the tokenizer.model that it was made of, if there is one");
   Tokens tokens;
   for (const JsonReader& token : model.member("vocab").members())
-    tokens.put(size_t(token.integer(0, tokenizer_limits.values)), token.key(), TokenType::normal);
+    tokens.put(size_t(token.integer(0, tokenizer_json_limits.values)), token.key(), TokenType::normal);
   if (json.has("added_tokens"))
     for (const JsonReader& token : json.member("added_tokens").elements())
       tokens.put(
-          size_t(token.member("id").integer(0, tokenizer_limits.values)), token.member("content").string(),
+          size_t(token.member("id").integer(0, tokenizer_json_limits.values)), token.member("content").string(),
           token.has("special") && token.member("special").boolean() ? TokenType::control : TokenType::user_defined);
   std::vector<std::string> merges;
   for (const JsonReader& merge : model.member("merges").elements())
@@ -134,9 +130,9 @@ GgufEntries merged_pieces(const std::string& bytes, const std::string& path, int
 
 GgufEntries gguf_tokens(const std::string& path, int64_t tokens, bool pre_is_given) {
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(path);
-  const std::string bytes = read_file(path, "tokenizer", longest_tokenizer);
+  const std::string bytes = read_file(path, "tokenizer", longest_tokenizer_file);
   if (looks_like_sentence_piece(bytes)) return merged_pieces(bytes, path, tokens);
-  const JsonNode root = parse_json(bytes, path, "tokenizer", tokenizer_limits);
+  const JsonNode root = parse_json(bytes, path, "tokenizer", tokenizer_json_limits);
   return byte_level(JsonReader(root, path, ""), *tokenizer, path, tokens, pre_is_given);
 }
 

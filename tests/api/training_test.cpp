@@ -190,6 +190,16 @@ TEST_F(EmbeddedTraining, ReadsAndSetsTensors) {
   EXPECT_EQ(again.step(samples_of(plan.impl()->compilation.reference, *data, 0).batch()).loss, first);
 }
 
+/// As a metric would tell it: what the parameter was in the step, beside what the step made of it.
+TEST_F(EmbeddedTraining, ReadsOutputsAsTheyWereInTheStep) {
+  place.write("model.cpp", everywhere(small_model, "Tensor h =", "output(\"kept\", w1); Tensor h ="));
+  api::Training training(plan(), {.seed = 5});
+  const std::vector<float> before = training.tensor("w1").floats;
+  training.step();
+  EXPECT_EQ(training.tensor("kept").floats, before);
+  EXPECT_NE(training.tensor("w1").floats, before);
+}
+
 TEST_F(EmbeddedTraining, RefusesDataThatDoNotFitAndGoesOn) {
   const api::Plan plan = this->plan();
   api::Training training(plan, {.seed = 5});

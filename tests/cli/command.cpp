@@ -19,7 +19,9 @@ std::string mpirun(int processes) {
 }
 
 std::string everywhere(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
+  // What was put in is not looked at again: it may have `from` in it.
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 

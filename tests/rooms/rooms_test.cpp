@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -209,6 +210,33 @@ TEST(Rooms, NoRoomIsCrowded) {
     const bool is_list = folder == "dsl/ops" || folder == "cli";
     EXPECT_LE(count, is_list ? count : most_files) << folder;
   }
+}
+
+/// The files that git keeps; none where the source is no checkout of it.
+std::vector<std::string> kept_files() {
+  std::string names;
+  if (FILE* list = ::popen("git -C '" HETSYNTH_SOURCE_DIR "' ls-files -z 2>/dev/null", "r")) {
+    for (int letter = 0; (letter = std::fgetc(list)) != EOF;) names += char(letter);
+    ::pclose(list);
+  }
+  std::vector<std::string> out;
+  std::istringstream all(names);
+  for (std::string name; std::getline(all, name, '\0');) out.push_back(name);
+  return out;
+}
+
+/// What is downloaded or built is made again, and would stay in everybody's clone for good.
+TEST(Repository, HoldsTextsAlone) {
+  const std::vector<std::string> files = kept_files();
+  if (files.empty()) GTEST_SKIP() << "this is no checkout of git";
+  std::vector<std::string> others;
+  for (const std::string& file : files) {
+    std::ifstream stream(fs::path(HETSYNTH_SOURCE_DIR) / file, std::ios::binary);
+    std::string start(8192, ' ');
+    stream.read(start.data(), std::streamsize(start.size()));
+    if (start.find('\0') != std::string::npos) others.push_back(file);
+  }
+  EXPECT_THAT(others, IsEmpty());
 }
 
 }  // namespace

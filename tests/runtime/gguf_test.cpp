@@ -258,6 +258,14 @@ TEST(GgufRules, OfTheWrongFormAreRefused) {
                 AllOf(HasSubstr(words), HasSubstr("rules.toml:"), HasSubstr("docs/weights.md")))
         << text;
   }
+  folder.write("rules.toml", "[gguf]\nx = true");
+  write_safetensors(folder.path("c.st"), {}, {}, [](const std::string&) { return HostTensor(); });
+  const SafetensorsFile none(folder.path("c.st"));
+  EXPECT_EQ(GgufRules::load(folder.path("rules.toml"))->entries(none, {{"x", "false"}})[0].second, GgufValue(false));
+  EXPECT_THAT(error_of([&] {
+                GgufRules::load(folder.path("rules.toml"))->entries(none, {{"x", "yes"}});
+              }),
+              AllOf(HasSubstr("no value of x"), HasSubstr("true or false"), HasSubstr("yes")));
   folder.write("rules.toml", "[tensors]\na = \"b\"");
   EXPECT_FALSE(GgufRules::load(folder.path("rules.toml")).has_value());
 }

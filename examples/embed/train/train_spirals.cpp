@@ -32,6 +32,10 @@ void spirals() {
 
 int main(int argc, char** argv) {
   const int64_t steps = argc > 1 ? std::atoll(argv[1]) : 300;
+  if (steps < 1) {
+    std::fprintf(stderr, "usage: train_spirals [STEPS [CLUSTER [CHECKPOINT]]], at least one step, found %s\n", argv[1]);
+    return 2;
+  }
   try {
     const api::Model model = api::Model::from_function(spirals, {{"batch", "192"}}, "spirals");
     const api::Cluster cluster = argc > 2 ? api::Cluster::from_file(argv[2]) : api::Cluster::this_machine(2);
