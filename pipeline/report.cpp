@@ -170,7 +170,7 @@ namespace {
 std::string turns_text(const Prediction& p) {
   std::string out, others;
   for (const TurnTrial& trial : p.turns) {
-    const std::string time = trial.step_seconds > 0 ? seconds_text(trial.step_seconds) : "does not fit";
+    const std::string time = trial.step_seconds > 0 ? seconds_text(trial.step_seconds) : "no plan found";
     const std::string how = turns_and_stages(trial);
     if (trial.taken)
       out = fmt::format("  taken in {:<29} {:>8}", how, time);

@@ -31,23 +31,38 @@ class ChoosingTurns {
       : whole_(whole), cluster_(cluster), options_(options) {}
 
   PlannedStep run() {
-    std::optional<UserError> unfit = plan(whole_, {});
-    if (short_) add_turns();
-    add_pipelines({});
+    // Where a step in turns may fit, too, a search that has not found a plan by its usual end is given up at first.
+    const bool gives_up = options_.effort != Effort::full && !possible_turns(whole_).empty();
+    std::optional<UserError> unfit = search(gives_up);
+    if (!best_ && gives_up && !stopped_ && !late()) {
+      tried_.clear();
+      unfit = search(false);
+    }
     if (!best_) throw explained(*unfit);
     return taken();
   }
 
   PlannedStep run_at(const Program& in_turns, TurnCount count) {
-    std::optional<UserError> unfit = plan(in_turns, count);
+    std::optional<UserError> unfit = plan(in_turns, count, options_.effort, false);
     if (!count.last_apart) add_pipelines(count.turns);
     if (!best_) throw with_more_turns(*unfit, count);
     return taken();
   }
 
  private:
-  /// Twice as many turns each time: in as many as memory asks for, but not on where more were slower twice.
-  void add_turns() {
+  /// The error of the whole step, if no plan of it fits or was found.
+  std::optional<UserError> search(bool gives_up) {
+    short_ = false;
+    std::optional<UserError> unfit = plan(whole_, {}, options_.effort, gives_up);
+    if (short_) add_turns(gives_up);
+    add_pipelines({});
+    return unfit;
+  }
+
+  /// Twice as many turns each time: in as many as memory asks for, but not on where more were slower twice. Of normal
+  /// effort quick plans choose their number; if one of them is the fastest plan, another is searched for at length.
+  void add_turns(bool gives_up) {
+    const bool quick_first = options_.effort == Effort::normal;
     int64_t before = 1;
     int slower = 0;
     for (const int64_t turns : possible_turns(whole_)) {
@@ -62,10 +77,23 @@ class ChoosingTurns {
           refusal_ = taken.refusal;
           return;
         }
-        if (plan(*taken.program, {turns, last_apart})) break;
+        if (plan(*taken.program, {turns, last_apart}, quick_first ? Effort::quick : options_.effort, gives_up)) break;
       }
       slower = fastest > 0 && best_->plan.prediction.step_seconds >= fastest ? slower + 1 : 0;
     }
+    if (quick_first && best_ && best_->program && !stopped_ && !late()) {
+      const PlannedStep chosen = *best_;
+      plan(*chosen.program, chosen.turns, options_.effort, true);
+      forget_slower(text(chosen.turns));
+    }
+  }
+
+  /// Of the two plans in so many turns, of which the later one was searched for at length, the slower is not told.
+  void forget_slower(const std::string& turns) {
+    const TurnTrial later = tried_.back();
+    const auto quick = std::ranges::find(tried_, turns, &TurnTrial::turns);
+    if (quick->step_seconds > later.step_seconds && later.step_seconds > 0) *quick = later;
+    tried_.pop_back();
   }
 
   PlannedStep taken() {
@@ -135,8 +163,10 @@ class ChoosingTurns {
   }
 
   /// The error, if nothing fits.
-  std::optional<UserError> plan(const Program& program, TurnCount turns) {
+  std::optional<UserError> plan(const Program& program, TurnCount turns, Effort effort, bool gives_up) {
     SynthesisOptions options = options_;
+    options.effort = effort;
+    options.gives_up = gives_up;
     if (options_.time_limit_seconds)
       options.time_limit_seconds = std::max(0.0, *options_.time_limit_seconds - seconds_since_start());
     if (options_.progress)
@@ -159,7 +189,7 @@ class ChoosingTurns {
       if (turns.turns > 1) best_->program = program;
       return std::nullopt;
     } catch (const UserError& error) {
-      if (error.diagnostic().tag != "memory") throw;
+      if (error.diagnostic().tag != "memory" && !(gives_up && error.code() == ExitCode::infeasible)) throw;
       short_ = true;
       tried_.push_back({.turns = text(turns)});
       return error;

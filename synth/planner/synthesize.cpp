@@ -165,7 +165,8 @@ class Planning {
     while (!waiting_.empty()) {
       MeshCandidate candidate = next();
       const Cluster& devices = *candidate.devices();
-      const bool late = budget_.spent() && planned_, cannot = candidate.bound() >= choice_.to_beat(devices);
+      const bool late = budget_.spent() && (planned_ || budget_.gives_up()),
+                 cannot = candidate.bound() >= choice_.to_beat(devices);
       if (late && !cannot)
         choice_.pass_over(devices, candidate.mesh(), candidate.bound(), "not tried: planning ended before");
       else if (cannot && !late && is_what_others_are_told_against(candidate))
@@ -297,7 +298,7 @@ class Planning {
 }  // namespace
 
 Plan synthesize(const Program& reference, const Cluster& cluster, const SynthesisOptions& options) {
-  Budget budget(options.time_limit_seconds, options.progress, options.effort);
+  Budget budget(options.time_limit_seconds, options.progress, options.effort, options.gives_up);
   const PlanPins& pins = options.pins;
   check_pins(pins, cluster);
   Problem free(reference, cluster);

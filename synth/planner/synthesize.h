@@ -17,6 +17,9 @@ namespace hetsynth {
 struct SynthesisOptions {
   /// How much work the search may do.
   Effort effort = Effort::normal;
+  /// The search ends with its work even if no plan was found by then; else it goes on until there is one, or it is
+  /// shown that there is none.
+  bool gives_up = false;
   /// After this time the best plan so far is taken, or, before any was found, one that needs no search.
   std::optional<double> time_limit_seconds;
   /// Called every tenth of a second and for every better plan; return false to stop with the best plan so far.

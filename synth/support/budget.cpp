@@ -13,7 +13,7 @@ bool Budget::spent() {
   if (spent_) return true;
   progress_.elapsed_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   if (limit_seconds_ && progress_.elapsed_seconds >= *limit_seconds_) spent_ = true;
-  if (progress_.best_seconds && work_ >= most_work(effort_)) spent_ = true;
+  if ((progress_.best_seconds || gives_up_) && work_ >= most_work(effort_)) spent_ = true;
   if (progress_.elapsed_seconds - told_seconds_ >= seconds_between_reports) tell();
   return spent_;
 }

@@ -45,14 +45,21 @@ class Budget {
   /// Called every tenth of a second and for every better plan; false stops the synthesis.
   using Listener = std::function<bool(const SynthesisProgress&)>;
 
-  explicit Budget(std::optional<double> limit_seconds = {}, Listener listener = {}, Effort effort = Effort::normal)
-      : limit_seconds_(limit_seconds), effort_(effort), listener_(std::move(listener)), started_(Clock::now()) {}
+  /// `gives_up`: the work may end without a plan.
+  explicit Budget(std::optional<double> limit_seconds = {}, Listener listener = {}, Effort effort = Effort::normal,
+                  bool gives_up = false)
+      : limit_seconds_(limit_seconds),
+        effort_(effort),
+        gives_up_(gives_up),
+        listener_(std::move(listener)),
+        started_(Clock::now()) {}
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  /// True once the time is spent, the listener has had enough, or the work is done and there is a plan. The listener
-  /// hears of it every tenth of a second.
+  /// True once the time is spent, the listener has had enough, or the work is done and there is a plan or need not be.
+  /// The listener hears of it every tenth of a second.
   bool spent();
+  bool gives_up() const { return gives_up_; }
   /// The plan of another mesh begins.
   void begin_mesh() { work_before_mesh_ = work_; }
   /// Whether so little was done for the plan of this mesh that what seldom leads to anything may be tried.
@@ -92,6 +99,7 @@ class Budget {
 
   std::optional<double> limit_seconds_;
   Effort effort_;
+  bool gives_up_;
   Listener listener_;
   Clock::time_point started_;
   double told_seconds_ = 0;

@@ -76,6 +76,23 @@ TEST(PlannedStep, IsTakenInTurnsWhereNothingElseFits) {
   EXPECT_EQ(read.prediction.turns, tried);
 }
 
+TEST(PlannedStep, OfEqualTurnsTheFasterPlanIsTold) {
+  const Program whole = step_of([] { wide_model(false); });
+  const PlannedStep roomy = synthesize_in_turns(whole, two_devices(1 << 30), {});
+  for (const int64_t part : {3, 5, 8})
+    for (const Effort effort : {Effort::quick, Effort::normal, Effort::full}) {
+      SynthesisOptions options;
+      options.effort = effort;
+      options.stages = 1;
+      const PlannedStep step = synthesize_in_turns(whole, two_devices(most_memory(roomy.plan) / part), options);
+      std::vector<std::string> turns;
+      for (const TurnTrial& trial : step.plan.prediction.turns) turns.push_back(trial.turns);
+      std::ranges::sort(turns);
+      EXPECT_EQ(std::ranges::adjacent_find(turns), turns.end()) << "told twice";
+      EXPECT_EQ(std::ranges::count(step.plan.prediction.turns, true, &TurnTrial::taken), 1);
+    }
+}
+
 TEST(PlannedStep, SaysWhichTensorForbidsTurns) {
   const Program whole = step_of([] { wide_model(true); });
   const Plan roomy = synthesize(whole, two_devices(1 << 30));

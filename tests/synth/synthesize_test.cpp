@@ -110,6 +110,15 @@ TEST(Budget, WorkEndsPlanningOnceThereIsAPlan) {
   EXPECT_FALSE(full.spent());
 }
 
+TEST(Budget, WorkEndsPlanningWithoutAPlanIfThatIsAskedFor) {
+  synth::Budget budget({}, {}, Effort::quick, true);
+  EXPECT_FALSE(budget.spent());
+  budget.stop().spend(synth::most_work(Effort::quick) - 1);
+  EXPECT_FALSE(budget.spent());
+  budget.stop().spend(1);
+  EXPECT_TRUE(budget.spent());
+}
+
 TEST(Budget, PatienceBeginsAnewWithEveryMeshAndBoundsAttempts) {
   synth::Budget budget({}, {}, Effort::normal);
   const int64_t patience = synth::patience(Effort::normal);
