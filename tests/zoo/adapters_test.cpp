@@ -37,7 +37,7 @@ TEST(Adapters, AloneHaveGradientsAndOptimizerState) {
   EXPECT_EQ(frozen.size(), 196u);
   for (const Update& update : program.updates) EXPECT_FALSE(frozen.contains(program[update.target].name));
   for (const Node& node : program.nodes)
-    if (node.name.starts_with("d_")) EXPECT_FALSE(frozen.contains(node.name.substr(2))) << node.name;
+    EXPECT_FALSE(node.name.starts_with("d_") && frozen.contains(node.name.substr(2))) << node.name;
 }
 
 /// In a step of which every device does a part of the batch, what is communicated are gradients of adapters and sums of
