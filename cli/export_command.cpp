@@ -19,12 +19,13 @@
 #include "runtime/weights/gguf.h"
 #include "runtime/weights/gguf_rules.h"
 #include "runtime/weights/gguf_tokens.h"
+#include "runtime/weights/merge_rules.h"
 
 namespace hetsynth::cli {
 namespace {
 
 struct ExportOptions {
-  std::string checkpoint, map, out, tokenizer;
+  std::string checkpoint, map, merge, out, tokenizer;
   std::vector<std::string> metadata;  ///< "KEY=VALUE"
 };
 
@@ -75,7 +76,7 @@ GgufEntries entries_of(const ExportOptions& options, const GgufRules& rules, con
 ExitCode write(const ExportOptions& options) {
   const std::optional<GgufRules> gguf = GgufRules::load(options.map);
   check_output(options.out, gguf ? gguf_kind : exported_kind,
-               std::vector{options.checkpoint, options.map, options.tokenizer});
+               std::vector{options.checkpoint, options.map, options.merge, options.tokenizer});
   if (!gguf && (!options.tokenizer.empty() || !options.metadata.empty()))
     throw UserError({.where = {options.map},
                      .tag = "export",
@@ -88,6 +89,13 @@ ExitCode write(const ExportOptions& options) {
   check_checkpoint(options.checkpoint);
   SafetensorsFile file(options.checkpoint);
   const ExportedWeights weights = exported_weights(file, map);
+  std::optional<MergeRules> merge_rules;
+  std::optional<MergedWeights> merged;
+  if (!options.merge.empty()) {
+    merge_rules = MergeRules::load(options.merge);
+    merged.emplace(*merge_rules, file);
+    merged->check_named(map);
+  }
   std::vector<TensorEntry> entries;
   std::map<std::string, const ExportedWeights::Exported*> by_name;
   int64_t bytes = 0;
@@ -96,15 +104,20 @@ ExitCode write(const ExportOptions& options) {
     by_name[exported.entry.name] = &exported;
     bytes += element_count(exported.entry.type.shape) * size_bytes(exported.entry.type.dtype);
   }
-  ExportedValues values(weights, file);
+  ExportedValues values(weights,
+                        [&](const std::string& name) { return merged ? merged->read(file, name) : file.read(name); });
   const auto value_of = [&](const std::string& name) { return values.value(*by_name.at(name)); };
   // Hugging Face's readers ask for this word.
   if (gguf)
     write_gguf(options.out, entries_of(options, *gguf, map, file), entries, value_of);
   else
     write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}}, value_of);
-  fmt::print("{}: {}, {}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),
-             text_of_bytes(bytes), counted(int64_t(weights.left.size()), "tensor"));
+  const int64_t left =
+      std::ranges::count_if(weights.left, [&](const std::string& name) { return !merged || !merged->uses(name); });
+  fmt::print("{}: {}, {}{}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),
+             text_of_bytes(bytes),
+             merged ? fmt::format("; adapters merged into {}", counted(merged->parameters(), "parameter")) : "",
+             counted(left, "tensor"));
   return ExitCode::done;
 }
 
@@ -118,6 +131,11 @@ Command add_export(CLI::App& app) {
   command->add_option("--map", options->map, "Rules (TOML) for names and layouts, as for run --init-from")
       ->type_name("RULES")
       ->required();
+  command
+      ->add_option("--merge", options->merge,
+                   "Rules (TOML) with a table [merge]: adapters are added to the weights they adapt, W + scale A B, as "
+                   "examples/weights/gpt2-lora.toml says")
+      ->type_name("RULES");
   command->add_option("-o,--out", options->out, "File to write")->type_name("FILE")->required();
   command->add_option("--tokenizer", options->tokenizer, "For GGUF: the model's tokenizer.json or SentencePiece model")
       ->type_name("FILE");

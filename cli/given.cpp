@@ -91,7 +91,7 @@ void agree_with_others(Job& job, const RunOptions& options, const std::optional<
     checkpoint = fmt::format("step {} of seed {}, fingerprint {}", resumed->next_step, resumed->seed,
                              checkpoint_fingerprint(options.resume));
   given.push_back({"checkpoint to resume", checkpoint, options.resume});
-  given.push_back({"weights to start with", weights, options.init_from});
+  given.push_back({"weights to start with", weights, fmt::format("{}", fmt::join(options.init_from, ", "))});
   given.push_back({"data", "fingerprint " + data.fingerprint(), data.description()});
   given.push_back({"validation data", validation ? "fingerprint " + validation->fingerprint() : "",
                    validation ? validation->description() : ""});

@@ -106,8 +106,9 @@ static void check_names(const RunOptions& options) {
   const std::string& checkpoint = options.train.checkpoint;
   const std::string& log = options.train.log_json;
   const Compilation& c = options.compilation;
-  std::vector<std::string> inputs = {c.model_options.file, c.cluster_file, c.plan_file,
-                                     options.init_from,    options.map,    options.data.path};
+  std::vector<std::string> inputs = {c.model_options.file, c.cluster_file, c.plan_file, options.data.path};
+  inputs.insert(inputs.end(), options.init_from.begin(), options.init_from.end());
+  inputs.insert(inputs.end(), options.map.begin(), options.map.end());
   check_trace(options, inputs);
   if (checkpoint.empty()) return;
   check_not_read(checkpoint, "checkpoint", inputs);

@@ -27,7 +27,7 @@
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
 #include "runtime/training/text_generation.h"
-#include "runtime/weights/initial_weights.h"
+#include "runtime/weights/weight_sources.h"
 #include "synth/planner/synthesize.h"
 
 namespace hetsynth::cli {
@@ -105,18 +105,15 @@ ExitCode execute(RunOptions& options, Job* job) {
   if (!options.resume.empty()) resumed = continue_checkpoint(options);
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
   if (resumed && !options.new_data) check_data_of(options.resume, *resumed, *data);
-  std::optional<WeightFile> weight_file;
-  InitialWeights weights;
+  std::optional<WeightSources> weights;
   if (!options.init_from.empty()) {
-    const WeightMap map = options.map.empty() ? WeightMap() : WeightMap::load(options.map);
-    weight_file.emplace(options.init_from);
-    weights = find_weights(c.reference, *weight_file, map);
-    fmt::print("{}", text(weights, *weight_file));
+    weights.emplace(c.reference, options.init_from, options.map);
+    fmt::print("{}", weights->text());
   }
   std::optional<Validation> validation;
   if (!options.validation.data.empty()) validation.emplace(options, job);
   if (job)
-    agree_with_others(*job, options, resumed, weight_file ? weight_file->fingerprint() : "", *data,
+    agree_with_others(*job, options, resumed, weights ? weights->fingerprint() : "", *data,
                       validation ? &validation->data() : nullptr);
   check_targets(options, job);
   if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
@@ -128,7 +125,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
              launched.from_cache, data->description());
-  if (weight_file) take_weights(weights, *weight_file, *executor);
+  if (weights) weights->take(*executor);
   if (resumed && load_checkpoint(options.resume, *executor) != *resumed)
     throw UserError({.where = {options.resume},
                      .tag = "checkpoint",
@@ -252,13 +249,16 @@ Command add_run(CLI::App& app) {
   CLI::Option* init_from =
       command
           ->add_option("--init-from", options->init_from,
-                       "Parameters start with these weights: safetensors of any program, or a folder of Hugging Face")
+                       "Parameters start with these weights: safetensors of any program, or a folder of Hugging Face "
+                       "(repeatable: a base, and adapters)")
+          ->allow_extra_args(false)
           ->type_name("FILE");
   command
       ->add_option(
           "--map", options->map,
-          "Rules (TOML) for the names and layouts of those weights, as in examples/weights; default: names as in "
-          "the model")
+          "Rules (TOML) for the names and layouts of those weights, as in examples/weights, one for all files or one "
+          "for each; default: names as in the model")
+      ->allow_extra_args(false)
       ->type_name("RULES")
       ->needs(init_from);
   init_from->excludes("--resume");

@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "cli/next_division.h"
 #include "pipeline/pipeline.h"
@@ -24,10 +25,10 @@ struct RunOptions {
   TrainOptions train;
   DataOptions data;
   ValidationDataOptions validation;
-  std::string resume;     ///< checkpoint to continue; empty: start anew
-  std::string init_from;  ///< file or folder whose weights parameters start with; empty: none
-  std::string map;        ///< rules for their names and layouts; empty: those of the model
-  bool new_data = false;  ///< continue it with other data, from their first sample
+  std::string resume;                  ///< checkpoint to continue; empty: start anew
+  std::vector<std::string> init_from;  ///< files or folders whose weights parameters start with
+  std::vector<std::string> map;        ///< rules for their names and layouts; empty: those of the model
+  bool new_data = false;               ///< continue it with other data, from their first sample
   bool seed_given = false;
   bool unverified = false;
   std::string job;  ///< these options as a job file

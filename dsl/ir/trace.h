@@ -11,6 +11,7 @@
 
 #include "dsl/ir/program.h"
 #include "hetsynth/loss_scale.h"
+#include "hetsynth/parameter_group.h"
 #include "hetsynth/parameter_options.h"
 
 namespace hetsynth {
@@ -55,7 +56,6 @@ class Trace {
   std::map<NodeId, CustomGradient> custom_gradients;
   std::set<NodeId> stopped;
   std::set<std::string> leaf_names;
-  OptimizerStep optimizer;          ///< empty: no `minimize` was called
   double clip_norm = 0;             ///< 0: no clipping
   DType product_type = DType::f32;  ///< of operands of products (mixed_precision in model.h)
   double loss_scale = 1;            ///< the backward pass runs on the loss times this; gradients are divided by it
@@ -78,11 +78,18 @@ class Trace {
   int micro_batch = 0;                ///< the one being traced
   std::string turns = "1";            ///< in which the step is taken, as dsl/transform/turns.h writes them
   std::optional<Program> whole_step;  ///< if it is taken in several: the step of one, which `differentiate` leaves here
-  /// total / count, or a mean over equally many if there is no count; one per micro-batch traced.
+  /// total / count, or a mean over equally many if there is no count.
   struct MicroLoss {
     Tensor total, count;
   };
-  std::vector<MicroLoss> losses;
+  /// A call of `minimize`: a loss, and what its gradients change.
+  struct Minimized {
+    ParameterGroup group;
+    OptimizerStep optimizer;
+    std::source_location where;     ///< the user's call
+    std::vector<MicroLoss> losses;  ///< one per micro-batch traced
+  };
+  std::vector<Minimized> minimized;  ///< in the order of the calls; the first one's loss is told as the step's
   /// Scalars to be told beside the loss, each with its values of the micro-batches traced.
   struct Metric {
     std::string name;

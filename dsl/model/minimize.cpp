@@ -59,19 +59,71 @@ void require_scalar(const char* tag, Tensor loss, const char* what, const std::s
       loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
 }
 
-void set_loss(const Loss& loss, OptimizerStep step, const std::source_location& where) {
+[[noreturn]] void refuse_group(const std::string& message, const std::string& expected, const std::string& found,
+                               const std::string& mend, const std::source_location& where) {
+  throw UserError({.where = location(where),
+                   .tag = "minimize",
+                   .message = message,
+                   .expected = expected,
+                   .found = found,
+                   .mend = mend});
+}
+
+/// A group as far as it can be looked at alone and beside those of the calls before.
+void check_group(const ParameterGroup& group, const std::vector<Trace::Minimized>& before,
+                 const std::source_location& where) {
+  const auto anonymous = [](const ParameterGroup& g) { return g.name.empty() || g.parameters.empty(); };
+  if (!before.empty() && (anonymous(group) || anonymous(before.front().group)))
+    refuse_group("a model minimises one loss, and this is the second call",
+                 "one call, or groups of parameters that each have a loss",
+                 anonymous(group) ? "a call without a group" : "a first call without a group",
+                 "add the losses up, or name the parameters of each: minimize(loss, Adam{}, {.name = \"generator\", "
+                 ".parameters = \"generator\\\\.\"})",
+                 where);
+  if (group.name.empty() != group.parameters.empty())
+    refuse_group("a group needs a name, and a pattern of its parameters' names",
+                 "{.name = \"generator\", .parameters = \"generator\\\\.\"}",
+                 group.name.empty() ? "no name" : "no pattern", "give both, or leave the group out", where);
+  constexpr int64_t most_steps = 1'000'000;
+  if (group.steps < 0 || group.steps > most_steps)
+    refuse_group(fmt::format("the steps of {} are out of range", group.name),
+                 fmt::format("0 (every step) to {}", most_steps), fmt::format("{}", group.steps),
+                 "leave them out to train it in every step", where);
+  for (const Trace::Minimized& other : before) {
+    if (other.group.name == group.name)
+      refuse_group(fmt::format("two groups are called {}", group.name), "a name of its own for each",
+                   fmt::format("\"{}\" again", group.name), "give one of them another name", where);
+    if ((other.group.steps > 0) != (group.steps > 0))
+      refuse_group(
+          "groups take turns, or are trained in every step", "steps of all groups, or of none",
+          fmt::format("{} steps of {}, {} of {}", other.group.steps, other.group.name, group.steps, group.name),
+          "give .steps to each group, or to none", where);
+  }
+}
+
+/// What a further micro-batch minimises is the next loss that the first one did.
+Trace::Minimized& next_minimized(Trace& trace, const ParameterGroup& group, const std::source_location& where) {
+  const auto open = std::ranges::find_if(
+      trace.minimized, [&](const Trace::Minimized& m) { return int(m.losses.size()) <= trace.micro_batch; });
+  if (open == trace.minimized.end() || open->group.name != group.name)
+    refuse_group("what is minimised differs from one micro-batch to the next", "the same calls whenever model() runs",
+                 group.name.empty() ? "one call more" : group.name, "let model() depend on nothing but its options",
+                 where);
+  return *open;
+}
+
+void set_loss(const Loss& loss, const ParameterGroup& group, OptimizerStep step, const std::source_location& where) {
   Trace& trace = Trace::current();
-  if (int(trace.losses.size()) > trace.micro_batch)
-    throw UserError({.where = location(where),
-                     .tag = "minimize",
-                     .message = "a model minimises one loss, and this is the second call",
-                     .mend = "add the losses up"});
+  const bool is_new = trace.micro_batch == 0;
+  if (is_new) check_group(group, trace.minimized, where);
   require_scalar("minimize", loss.total, "the loss", where);
   if (loss.count.defined()) require_scalar("minimize", loss.count, "the count", where);
-  trace.losses.push_back({loss.total, loss.count});
-  if (trace.micro_batch > 0) return;
-  trace.program.loss = loss.total.node();
-  trace.optimizer = std::move(step);
+  if (is_new) trace.minimized.push_back({group, std::move(step), where, {}});
+  Trace::Minimized& minimized = is_new ? trace.minimized.back() : next_minimized(trace, group, where);
+  minimized.losses.push_back({loss.total, loss.count});
+  const bool is_first = &minimized == &trace.minimized.front();
+  if (!is_first) metric(group.name.c_str(), loss, where);
+  if (is_new && is_first) trace.program.loss = loss.total.node();
 }
 
 /// Whether an output or a metric has that name.
@@ -82,25 +134,25 @@ bool is_read_as(const Trace& trace, const std::string& name) {
 
 }  // namespace
 
-void minimize(Loss loss, const AdamW& o, std::source_location where) {
+void minimize(Loss loss, const AdamW& o, const ParameterGroup& group, std::source_location where) {
   check_adam("AdamW", o, where);
   set_loss(
-      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+      loss, group, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Loss loss, const Adam& o, std::source_location where) {
+void minimize(Loss loss, const Adam& o, const ParameterGroup& group, std::source_location where) {
   check_adam("Adam", o, where);
   set_loss(
-      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+      loss, group, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Loss loss, const LAMB& o, std::source_location where) {
+void minimize(Loss loss, const LAMB& o, const ParameterGroup& group, std::source_location where) {
   check_adam("LAMB", o, where);
   set_loss(
-      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+      loss, group, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Loss loss, const Adafactor& o, std::source_location where) {
+void minimize(Loss loss, const Adafactor& o, const ParameterGroup& group, std::source_location where) {
   Adafactor with_rate = o;
   if (o.learning_rate == 0) with_rate.learning_rate = 1;
   check_common("Adafactor", with_rate, where);
@@ -109,15 +161,15 @@ void minimize(Loss loss, const Adafactor& o, std::source_location where) {
   require(o.parameter_epsilon > 0, "Adafactor", "parameter_epsilon", "more than 0", o.parameter_epsilon, where);
   require(o.clip_direction > 0, "Adafactor", "clip_direction", "more than 0", o.clip_direction, where);
   set_loss(
-      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+      loss, group, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
-void minimize(Loss loss, const SGD& o, std::source_location where) {
+void minimize(Loss loss, const SGD& o, const ParameterGroup& group, std::source_location where) {
   check_common("SGD", o, where);
   require(o.momentum >= 0 && o.momentum < 1, "SGD", "momentum", "0 <= momentum < 1", o.momentum, where);
   require(!o.nesterov || o.momentum > 0, "SGD", "momentum", "more than 0 for Nesterov's momentum", o.momentum, where);
   set_loss(
-      loss, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
+      loss, group, [=](const auto& p, const auto& g) { take_step(o, p, g, where); }, where);
 }
 
 void output(const char* name, Tensor tensor, std::source_location where) {

@@ -4,12 +4,13 @@
 
 #include "dsl/ops/mean.h"
 #include "dsl/ops/reshape.h"
+#include "dsl/ops/support/alternation.h"
 #include "dsl/ops/support/pointwise.h"
 
 namespace hetsynth {
 namespace {
 
-Expr step_number() { return Expr::step() + 1.0; }
+Expr step_number() { return optimizer_step() + 1.0; }
 
 PointwiseRule decay_rule(double exponent) {
   return {.tag = "adafactor_decay", .body = 1.0 - power(step_number(), -exponent)};

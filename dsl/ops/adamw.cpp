@@ -1,11 +1,12 @@
 #include "dsl/ops/adamw.h"
 
+#include "dsl/ops/support/alternation.h"
 #include "dsl/ops/support/pointwise.h"
 
 namespace hetsynth {
 namespace {
 
-Expr step_number() { return Expr::step() + 1.0; }
+Expr step_number() { return optimizer_step() + 1.0; }
 
 PointwiseRule correction_rule(double beta) {
   return {.tag = "adamw_correction", .body = 1.0 - power(beta, step_number())};

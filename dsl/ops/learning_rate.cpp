@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "dsl/ops/support/alternation.h"
 #include "dsl/ops/support/pointwise.h"
 #include "dsl/ops/support/shape_rules.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 /// Share of the way from the end of warm-up to the last step, in [0, 1].
 Expr progress(int64_t warmup_steps, int64_t steps) {
-  return minimum(1.0, maximum(0.0, (Expr::step() - double(warmup_steps)) / double(steps - warmup_steps)));
+  return minimum(1.0, maximum(0.0, (optimizer_step() - double(warmup_steps)) / double(steps - warmup_steps)));
 }
 
 Expr factor(const Schedule& s, int64_t warmup_steps) {
@@ -24,11 +25,11 @@ Expr factor(const Schedule& s, int64_t warmup_steps) {
     case Schedule::Kind::cosine:
       return s.final + (0.5 * (1 - s.final)) * (1.0 + cos(M_PI * way));
     case Schedule::Kind::step:
-      return power(s.factor, floor(Expr::step() / double(s.steps)));
+      return power(s.factor, floor(optimizer_step() / double(s.steps)));
     case Schedule::Kind::exponential:
-      return power(s.factor, Expr::step());
+      return power(s.factor, optimizer_step());
     case Schedule::Kind::inverse_sqrt:
-      return sqrt(minimum(1.0, first / maximum(1.0, Expr::step())));
+      return sqrt(minimum(1.0, first / maximum(1.0, optimizer_step())));
     case Schedule::Kind::constant:
       break;
   }
@@ -37,7 +38,7 @@ Expr factor(const Schedule& s, int64_t warmup_steps) {
 
 PointwiseRule rule(double rate, int64_t warmup_steps, const Schedule& schedule) {
   Expr body = rate;
-  if (warmup_steps > 0) body = rate * minimum(1.0, (Expr::step() + 1.0) / double(warmup_steps));
+  if (warmup_steps > 0) body = rate * minimum(1.0, (optimizer_step() + 1.0) / double(warmup_steps));
   if (schedule.kind != Schedule::Kind::constant) body = body * factor(schedule, warmup_steps);
   return {.tag = "learning_rate", .body = body};
 }

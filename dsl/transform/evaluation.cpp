@@ -8,9 +8,9 @@
 namespace hetsynth {
 
 Program evaluation_program(Trace& trace) {
-  HETSYNTH_CHECK(trace.losses.size() == 1, "an evaluation has one batch");
+  HETSYNTH_CHECK(trace.minimized.front().losses.size() == 1, "an evaluation has one batch");
   Program& program = trace.program;
-  const Trace::MicroLoss& loss = trace.losses.front();
+  const Trace::MicroLoss& loss = trace.minimized.front().losses.front();
   program.updates.clear();
   program.outputs.clear();
   program.loss = loss.total.node();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <regex>
 #include <string>
 
 #include "dsl/base/counted.h"
@@ -39,31 +38,27 @@ std::string names_of(const std::vector<const Node*>& parameters) {
   return fmt::format("{}{}", fmt::join(names, ", "), parameters.size() > names_shown ? ", ..." : "");
 }
 
-std::optional<std::regex> pattern_of(const Trace& trace) {
+std::optional<NamePattern> pattern_of(const Trace& trace) {
   if (trace.freeze.empty()) return std::nullopt;
   try {
-    return std::regex(trace.freeze, std::regex::ECMAScript | std::regex::optimize);
+    return NamePattern(trace.freeze);
   } catch (const std::regex_error& error) {
     fail(trace, "this is no pattern of names", "a regular expression, such as \"h[0-9]+\\.\"",
          fmt::format("\"{}\": {}", trace.freeze, error.what()), "quote what is meant as it stands: \\. is a dot");
   }
 }
 
-bool begins_with(const std::string& name, const std::regex& pattern) {
-  return std::regex_search(name, pattern, std::regex_constants::match_continuous);
-}
-
 }  // namespace
 
 std::vector<Tensor> trained_parameters(const Trace& trace) {
   const std::vector<const Node*> all = parameters_of(trace.program);
-  const std::optional<std::regex> pattern = pattern_of(trace);
+  const std::optional<NamePattern> pattern = pattern_of(trace);
   std::vector<Tensor> trained;
   size_t matches = 0;
   for (const Node* node : all) {
     const auto options = trace.parameter_options.find(node->id);
     const bool kept = options != trace.parameter_options.end() && !options->second.trainable;
-    const bool matched = pattern && begins_with(node->name, *pattern);
+    const bool matched = pattern && pattern->begins(node->name);
     matches += matched ? 1 : 0;
     if (!kept && !matched) trained.push_back(Tensor(node->id));
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <utility>
 
 #include "dsl/base/error.h"
 
@@ -63,7 +64,7 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
   return out;
 }
 
-ExportedValues::ExportedValues(const ExportedWeights& weights, SafetensorsFile& checkpoint) : checkpoint_(checkpoint) {
+ExportedValues::ExportedValues(const ExportedWeights& weights, Read read) : read_(std::move(read)) {
   for (const ExportedWeights::Exported& exported : weights.tensors)
     for (const ExportedWeights::Part& part : exported.parts) ++uses_[part.parameter];
 }
@@ -72,7 +73,7 @@ HostTensor ExportedValues::value(const ExportedWeights::Exported& exported) {
   HostTensor out(exported.entry.type);
   const std::span<float> to = out.as<float>();
   for (const ExportedWeights::Part& part : exported.parts) {
-    if (!held_.contains(part.parameter)) held_.emplace(part.parameter, checkpoint_.read(part.parameter));
+    if (!held_.contains(part.parameter)) held_.emplace(part.parameter, read_(part.parameter));
     const HostTensor& whole = held_.at(part.parameter);
     const std::span<const float> from = whole.as<float>();
     for_each_run(part.walk, part.at, [&](const ElementRun& run) {

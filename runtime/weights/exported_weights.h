@@ -1,5 +1,6 @@
 // Tensors of a checkpoint under the names, and in the layouts, of another program.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,13 +32,14 @@ ExportedWeights exported_weights(const SafetensorsFile& checkpoint, const Weight
 /// Puts together what is exported. A tensor of the checkpoint is read once, and held until all of its parts are used.
 class ExportedValues {
  public:
-  /// Both outlive it.
-  ExportedValues(const ExportedWeights& weights, SafetensorsFile& checkpoint);
-  /// Throws UserError as SafetensorsFile::read. Once for each tensor.
+  using Read = std::function<HostTensor(const std::string& name)>;
+  /// `read` gives a tensor of the checkpoint. `weights` outlives it.
+  ExportedValues(const ExportedWeights& weights, Read read);
+  /// Throws what `read` throws. Once for each tensor.
   HostTensor value(const ExportedWeights::Exported& exported);
 
  private:
-  SafetensorsFile& checkpoint_;
+  Read read_;
   std::map<std::string, int> uses_;  ///< to come, by tensor of the checkpoint
   std::map<std::string, HostTensor> held_;
 };

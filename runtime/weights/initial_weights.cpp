@@ -78,6 +78,7 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
   std::set<std::string> used;
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::parameter) continue;
+    ++out.parameters;
     const std::optional<WeightPlace> place = map.place_of(node.name);
     if (!place) {
       out.missing.push_back(node.name);
@@ -117,9 +118,8 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
 }
 
 std::string text(const InitialWeights& weights, const WeightFile& file) {
-  std::string out =
-      fmt::format("weights: {} of {} from {}\n", weights.taken.size(),
-                  counted(int64_t(weights.taken.size() + weights.missing.size()), "parameter"), file.description());
+  std::string out = fmt::format("weights: {} of {} from {}\n", weights.taken.size(),
+                                counted(weights.parameters, "parameter"), file.description());
   if (!weights.missing.empty())
     out += fmt::format("  {} their starting values: {}\n",
                        weights.missing.size() == 1 ? "1 keeps" : fmt::format("{} keep", weights.missing.size()),

@@ -18,6 +18,7 @@ struct InitialWeights {
     Layout::Walk walk;
   };
   std::vector<Taken> taken;          ///< in the order of the model
+  int64_t parameters = 0;            ///< of the model
   std::vector<std::string> missing;  ///< parameters that keep their starting values
   std::vector<std::string> left;     ///< tensors of the file that nobody wants, but for those that the rules ignore
 };

@@ -119,8 +119,8 @@ WeightMap WeightMap::load(const std::string& path) {
       for (const auto& [name, rule] : *node.as_table())
         out.rules_.push_back(rule_of(path, std::string(name.str()), rule));
       std::ranges::stable_sort(out.rules_, {}, &WeightRule::line);
-    } else if (key.str() != "gguf") {  // of that, gguf_rules.h
-      static const std::vector<std::string> keys = {"may_lack", "ignore", "tensors", "gguf"};
+    } else if (key.str() != "gguf" && key.str() != "merge") {  // of these, gguf_rules.h and merge_rules.h
+      static const std::vector<std::string> keys = {"may_lack", "ignore", "tensors", "gguf", "merge"};
       refuse(path, node.source(), "a key that means nothing here", "one of " + quoted_list(keys),
              quote(std::string(key.str())));
     }

@@ -14,6 +14,7 @@
 #include "dsl/frontend/model.h"
 #include "dsl/ir/interpreter.h"
 #include "dsl/transform/differentiate.h"
+#include "dsl/transform/parameter_groups.h"
 #include "dsl/transform/unroll.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/dsl/operator_testing.h"
@@ -110,6 +111,7 @@ class Dump {
     out_["optimizers"].push_back(std::move(entry));
   }
 
+  /// An entry for each loss of the model, with the gradients of the parameters that follow it.
   void model(const std::string& path) {
     const auto loaded = load_model(path);
     const std::unique_ptr<Trace> trace = trace_small(*loaded);
@@ -118,31 +120,40 @@ class Dump {
     // PyTorch runs the operators one by one: of a loop, those of every turn.
     const Unrolling flat = unroll(program);
     const auto there = [&](NodeId node) { return flat.copies[static_cast<size_t>(node)].back(); };
-    json entry = {{"name", fs::path(path).stem().string()}, {"loss", there(program.loss)}};
-    entry["nodes"] = nodes_until(flat.program, static_cast<NodeId>(flat.program.nodes.size()) - 1);
+    json common = {{"nodes", nodes_until(flat.program, static_cast<NodeId>(flat.program.nodes.size()) - 1)}};
     for (const NodeId node : trace->stopped)
-      for (const NodeId copy : flat.copies[static_cast<size_t>(node)]) entry["stopped"].push_back(copy);
-    std::vector<Tensor> parameters;
-    for (const Node& node : program.nodes) {
-      if (node.kind == NodeKind::parameter) parameters.push_back(Tensor(node.id));
+      for (const NodeId copy : flat.copies[static_cast<size_t>(node)]) common["stopped"].push_back(copy);
+    std::vector<std::vector<Tensor>> parameters, gradients;
+    if (trace->minimized.size() == 1) {
+      parameters.emplace_back();  // of frozen ones, too
+      for (const Node& node : program.nodes)
+        if (node.kind == NodeKind::parameter) parameters.back().push_back(Tensor(node.id));
+    } else {
+      for (const TrainedGroup& group : trained_groups(*trace)) parameters.push_back(group.parameters);
     }
     trace->phase = Phase::backward;
-    const std::vector<Tensor> gradients = hetsynth::gradients(Tensor(program.loss), parameters);
+    const auto loss = [&](size_t of) { return trace->minimized[of].losses.front().total.node(); };
+    for (size_t i = 0; i < parameters.size(); ++i)
+      gradients.push_back(hetsynth::gradients(Tensor(loss(i)), parameters[i]));
     const Bindings leaves = leaf_values(program);
     const std::vector<Array> values = interpret(program, leaves, {});
     for (const NodeId node : drawn(program, forward)) {
-      entry["nodes"][static_cast<size_t>(there(node))]["leaf"] = true;
-      entry["values"][std::to_string(there(node))] = store(values[static_cast<size_t>(node)]);
+      common["nodes"][static_cast<size_t>(there(node))]["leaf"] = true;
+      common["values"][std::to_string(there(node))] = store(values[static_cast<size_t>(node)]);
     }
     for (const auto& [node, array] : leaves)
-      if (node < forward) entry["values"][std::to_string(there(node))] = store(array);
-    for (size_t j = 0; j < parameters.size(); ++j) {
-      if (!gradients[j].defined()) continue;
-      entry["gradients"][std::to_string(there(parameters[j].node()))] =
-          store(values[static_cast<size_t>(gradients[j].node())]);
+      if (node < forward) common["values"][std::to_string(there(node))] = store(array);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      json entry = common;
+      entry["name"] = fs::path(path).stem().string() + (i > 0 ? " " + trace->minimized[i].group.name : "");
+      entry["loss"] = there(loss(i));
+      for (size_t j = 0; j < parameters[i].size(); ++j)
+        if (gradients[i][j].defined())
+          entry["gradients"][std::to_string(there(parameters[i][j].node()))] =
+              store(values[static_cast<size_t>(gradients[i][j].node())]);
+      entry["result"] = values[static_cast<size_t>(loss(i))].values[0];
+      out_["models"].push_back(std::move(entry));
     }
-    entry["result"] = values[static_cast<size_t>(program.loss)].values[0];
-    out_["models"].push_back(std::move(entry));
   }
 
  private:

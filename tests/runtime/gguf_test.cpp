@@ -208,7 +208,7 @@ TEST_F(GgufRulesOfLlama, PutRotaryPairsSideBySide) {
   write(llama());
   SafetensorsFile file(folder.path("c.st"));
   const ExportedWeights weights = exported_weights(file, WeightMap::load(path));
-  ExportedValues values(weights, file);
+  ExportedValues values(weights, [&](const std::string& name) { return file.read(name); });
   for (const ExportedWeights::Exported& exported : weights.tensors) {
     if (exported.entry.name != "blk.1.attn_q.weight") continue;
     const HostTensor value = values.value(exported);

@@ -1,5 +1,6 @@
 // Models that are made of more than parameters trained alike: frozen bases, averages of weights, noise, data of the
-// model, metrics. Planned, proved, checked, and trained on one rank and on three uneven ones as the interpreter does.
+// model, metrics, losses of two groups of parameters. Planned, proved, checked, and trained on one rank and on three
+// uneven ones as the interpreter does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -136,6 +137,24 @@ void sequences() {
   minimize(cross_entropy(logits, labels) + 0.01 * routing.balance_loss, AdamW{.learning_rate = 0.02});
 }
 
+/// Points that a generator makes of noise, and a discriminator that tells them from the data (Goodfellow et al. 2014).
+void adversaries(int64_t d_steps, int64_t g_steps) {
+  const int64_t batch = 12, features = 4, hidden = 8;
+  auto [x, labels] = synthetic_batch(batch, features, 3);
+  Tensor g1 = parameter("g.1", {3, hidden}, normal(0.5)), g2 = parameter("g.2", {hidden, features}, normal(0.5));
+  Tensor made = matmul(tanh(matmul(random_normal({batch, 3}), g1)), g2);
+  Tensor d1 = parameter("d.1", {features, hidden}, normal(0.5)), d2 = parameter("d.2", {hidden, 1}, normal(0.5));
+  const auto judge = [&](Tensor of) { return reshape(matmul(leaky_relu(matmul(of, d1), 0.2), d2), {batch}); };
+  Tensor of_data = judge(x), of_made = judge(made), yes = full({batch}, 1.0), no = full({batch}, 0.0);
+  minimize(binary_cross_entropy_with_logits(of_data, yes) + binary_cross_entropy_with_logits(of_made, no),
+           Adam{.learning_rate = 0.01, .beta1 = 0.5, .schedule = cosine_schedule(20)},
+           {.name = "discriminator", .parameters = "d\\.", .steps = d_steps});
+  minimize(binary_cross_entropy_with_logits(of_made, yes), SGD{.learning_rate = 0.1, .momentum = 0.5, .clip_norm = 1},
+           {.name = "generator", .parameters = "g\\.", .steps = g_steps});
+}
+void two_losses() { adversaries(0, 0); }
+void two_losses_in_turn() { adversaries(3, 2); }
+
 /// What the interpreter says of a run.
 struct Reference {
   explicit Reference(const Program& program)
@@ -203,7 +222,9 @@ class TrainingTools : public ::testing::TestWithParam<Model> {};
 INSTANTIATE_TEST_SUITE_P(Models, TrainingTools,
                          ::testing::Values(Model{"autoencoder", autoencoder}, Model{"adapters", adapters},
                                            Model{"distillation", distillation}, Model{"u_net", u_net},
-                                           Model{"graph_attention", graph_attention}, Model{"sequences", sequences}),
+                                           Model{"graph_attention", graph_attention}, Model{"sequences", sequences},
+                                           Model{"two_losses", two_losses},
+                                           Model{"two_losses_in_turn", two_losses_in_turn}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(TrainingTools, OneRankFollowsTheInterpreter) {

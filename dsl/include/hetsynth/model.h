@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hetsynth/loss_scale.h"
+#include "hetsynth/parameter_group.h"
 #include "hetsynth/parameter_options.h"
 #include "hetsynth/schedule.h"
 #include "hetsynth/tensor.h"
@@ -175,11 +176,20 @@ struct Loss {
   Loss(Tensor total, Tensor count) : total(total), count(count) {}
   Tensor total, count;
 };
-void minimize(Loss loss, const AdamW& optimizer, std::source_location where = std::source_location::current());
-void minimize(Loss loss, const Adam& optimizer, std::source_location where = std::source_location::current());
-void minimize(Loss loss, const LAMB& optimizer, std::source_location where = std::source_location::current());
-void minimize(Loss loss, const Adafactor& optimizer, std::source_location where = std::source_location::current());
-void minimize(Loss loss, const SGD& optimizer, std::source_location where = std::source_location::current());
+/// What is minimised, and by which optimizer. Of several losses (generator and discriminator) each is minimised by the
+/// parameters of its own group, and leaves all others as they are; every parameter is of one group. All gradients are
+/// those at what the parameters were when the step began. Throws UserError for a second call without groups, and for a
+/// name of a group that another group, an output or a metric has.
+void minimize(Loss loss, const AdamW& optimizer, const ParameterGroup& group = {},
+              std::source_location where = std::source_location::current());
+void minimize(Loss loss, const Adam& optimizer, const ParameterGroup& group = {},
+              std::source_location where = std::source_location::current());
+void minimize(Loss loss, const LAMB& optimizer, const ParameterGroup& group = {},
+              std::source_location where = std::source_location::current());
+void minimize(Loss loss, const Adafactor& optimizer, const ParameterGroup& group = {},
+              std::source_location where = std::source_location::current());
+void minimize(Loss loss, const SGD& optimizer, const ParameterGroup& group = {},
+              std::source_location where = std::source_location::current());
 
 /// Marks a tensor of the forward pass that the outside wants to read, such as the logits to sample from.
 void output(const char* name, Tensor tensor, std::source_location where = std::source_location::current());
