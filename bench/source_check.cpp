@@ -1,10 +1,10 @@
 // Every model of examples/ at its tiny size, on one device and on three uneven ones: is the generated source of each
 // rank followed to its end, and in how much processor time?
 //   bench_source_check [--published] [--equal=N] [--cuda] [--keep=DIR] [--set=OPTION=VALUE...] [NAME...]
-// Names as in the table of models, or part of one; none: all, and variants (bf16, micro-batches, checkpoints) of the
-// GPT. `--published`: at the published size. `--equal`: on so many devices that are alike instead. `--cuda`: the same
-// devices as cuda devices. `--keep`: writes the sources that were not followed to a folder. `--set`: another value of
-// an option. The memory is the most that the process has taken so far.
+// Names as in the table of models, or part of one; none: all, and variants (bf16, fp16, micro-batches, checkpoints) of
+// the GPT. `--published`: at the published size. `--equal`: on so many devices that are alike instead. `--cuda`: the
+// same devices as cuda devices. `--keep`: writes the sources that were not followed to a folder. `--set`: another value
+// of an option. The memory is the most that the process has taken so far.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -131,6 +131,7 @@ int main(int argc, char** argv) {
     return out;
   };
   const std::pair<const char*, Settings> variants[] = {{"bf16", {{"precision", "bf16"}}},
+                                                       {"fp16", {{"precision", "fp16"}}},
                                                        {"micro-batches", {{"micro_batches", "2"}}},
                                                        {"checkpoints", {{"checkpoint", "1"}}}};
   int bad = 0;

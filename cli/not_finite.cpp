@@ -41,9 +41,9 @@ struct NotFinite {
 };
 
 std::optional<NotFinite> not_finite_in(const HostTensor& tensor) {
-  if (tensor.type.dtype != DType::f32) return std::nullopt;
+  if (!is_real(tensor.type.dtype)) return std::nullopt;
   std::optional<NotFinite> out;
-  const std::span<const float> values = tensor.as<float>();
+  const std::vector<double> values = to_array(tensor).values;
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     if (out && std::isnan(values[i])) out->has_nan = true;
@@ -150,8 +150,8 @@ class Watch {
     for (const NodeId input : node.inputs) {
       const Node& operand = program_[input];
       // Leaves are others by now: parameters were updated.
-      if (operand.leaf() || operand.loop >= 0 || operand.type.dtype != DType::f32) continue;
-      for (const float value : runs_->read(input).as<float>()) largest = std::max(largest, double(std::abs(value)));
+      if (operand.leaf() || operand.loop >= 0 || !is_real(operand.type.dtype)) continue;
+      for (const double value : to_array(runs_->read(input)).values) largest = std::max(largest, std::abs(value));
     }
     return largest;
   }
@@ -170,6 +170,8 @@ std::string mend_of(const Node& node, const Found& found, int64_t first_step) {
   if (tag == "div" || tag == "rsqrt") return "a division by 0: add a little to the divisor";
   if (tag.ends_with("norm_scale"))
     return "a normalisation of numbers that are all alike, or too large to square: give it an epsilon above 0";
+  if (node.type.dtype == DType::fp16)
+    return "fp16 holds nothing beyond 65504: take a DynamicLossScale, or a smaller one, or train in bf16 or float32";
   if (tag == "sqrt") return "a root of a negative number, or the slope of a root at 0: add a little to its argument";
   if (tag == "exp")
     return "exp overflows above 88: take softmax, log_softmax or sigmoid, which do not, or smaller inputs";

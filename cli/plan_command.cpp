@@ -49,7 +49,7 @@ Command add_plan(CLI::App& app) {
       const std::string json = plan_json(c.plan, c.reference, c.left_out);
       fmt::print("{}", options->compare ? with_comparison(json, c.plan, peers) : json);
     } else {
-      fmt::print("{}{}", plan_text(c.plan, c.reference, c.left_out),
+      fmt::print("{}{}{}", plan_text(c.plan, c.reference, c.left_out), assumed_speeds_text(c.cluster, c.reference),
                  options->compare ? comparison_text(c.plan, peers) : "");
     }
     if (!options->out.empty() && !options->json) fmt::print("written to {}\n", options->out);

@@ -74,7 +74,9 @@ std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOutput& pipel
   if (job) place_ranks(c.cluster, job->count());  // before the proof, which takes time too
   run_pipeline(c, "verify", pipeline);
   if (!options.silent)
-    fmt::print("{}", options.brief.empty() ? plan_text(c.plan, c.reference, c.left_out) : brief_text(c, options.brief));
+    fmt::print("{}", options.brief.empty()
+                         ? plan_text(c.plan, c.reference, c.left_out) + assumed_speeds_text(c.cluster, c.reference)
+                         : brief_text(c, options.brief));
   const bool proved = proof_allows(c, options);
   const bool allowed = proved && source_allows(c, pipeline, options);
   if (job) job->exchange(allowed ? plan_to_json(c.plan, c.reference) : "");

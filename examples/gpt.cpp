@@ -47,7 +47,8 @@ Tensor mlp(const std::string& name, Tensor x, const Config& c) {
 }
 
 void model() {
-  mixed_precision(option("precision", "f32", "bf16: products with weights in bf16"));
+  const std::string precision = option("precision", "f32", "bf16 or fp16: products with weights in that type");
+  mixed_precision(precision, precision == "fp16" ? 1024 : 1);  // small gradients vanish in fp16
   Config c;
   c.layers = option("layers", 4, "transformer blocks");
   c.heads = option("heads", 4, "attention heads per block");

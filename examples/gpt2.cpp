@@ -58,7 +58,8 @@ void model() {
   int64_t batch = option("batch", s.batch, "sequences per step");
   double p = option("dropout", 0.0, "share of features dropped");
   double lr = option("lr", 6e-4, "learning rate after warm-up");
-  mixed_precision(option("precision", "f32", "bf16: products with weights in bf16"));
+  const std::string precision = option("precision", "f32", "bf16 or fp16: products with weights in that type");
+  mixed_precision(precision, precision == "fp16" ? 1024 : 1);  // small gradients vanish in fp16
 
   auto [tokens, targets] = token_batch(batch, s.length, s.vocabulary);
   Tensor wte = parameter("wte", {s.vocabulary, s.width}, normal(0.02));

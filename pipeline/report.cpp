@@ -249,6 +249,25 @@ std::string plan_text(const Plan& plan, const Program& reference, const std::vec
   return out + baselines_text(p) + considered_text(p) + small_batch_text(plan, reference);
 }
 
+std::string assumed_speeds_text(const Cluster& cluster, const Program& reference) {
+  std::string out;
+  for (const auto& [operands, speed] : {std::pair(DType::bf16, &DeviceSpeed::matmul_bf16_flops_per_second),
+                                        {DType::fp16, &DeviceSpeed::matmul_fp16_flops_per_second}}) {
+    const auto has_type = [type = operands](const Node& node) { return node.type.dtype == type; };
+    if (std::ranges::none_of(reference.nodes, has_type)) continue;
+    std::vector<std::string> names;
+    for (const Device& device : cluster.devices)
+      if (device.kind == DeviceKind::cuda && !(device.measured.*speed) && !(device.declared.*speed))
+        names.push_back(device.name);
+    if (!names.empty())
+      out += fmt::format(
+          "  note: products of {0} count as fast as those of float32 on {1}, of which no matmul_{0} is "
+          "known\n",
+          name(operands), name_list(names));
+  }
+  return out;
+}
+
 std::string plan_line(const Plan& plan, const TurnCount& turns) {
   std::vector<int> sizes;
   for (const Mesh::Axis& axis : plan.program.mesh.axes) sizes.push_back(axis.size);

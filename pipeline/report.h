@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/cluster/cluster.h"
 #include "dsl/spmd/plan.h"
 #include "dsl/transform/turns.h"
 #include "runtime/training/generated_check.h"
@@ -14,6 +15,9 @@ namespace hetsynth {
 /// Shares, predicted times and memory per device, collectives by kind, and the baselines beside them.
 /// `left_out`: devices of the cluster that the plan does not use.
 std::string plan_text(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);
+/// Which GPUs' products of bf16 or fp16, as far as the program has such, were priced as those of float32, since the
+/// cluster tells no speed of them; empty: none.
+std::string assumed_speeds_text(const Cluster& cluster, const Program& reference);
 /// In one line: "mesh 2 x 4 on slow: d00 75.0%, d01 25.0%; 4 turns".
 std::string plan_line(const Plan& plan, const TurnCount& turns);
 std::string plan_json(const Plan& plan, const Program& reference, const std::vector<std::string>& left_out);

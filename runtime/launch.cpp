@@ -15,6 +15,7 @@
 #include "codegen/cuda/attention/tensor_attention.h"
 #include "codegen/interface/device_program.h"
 #include "dsl/base/error.h"
+#include "dsl/cluster/device_models.h"
 #include "dsl/jit/compiled_code.h"
 #include "dsl/spmd/hosts.h"
 #include "runtime/abi/abi.h"
@@ -97,20 +98,47 @@ StepFunction step_of(const NativeModule& module) {
 }
 
 /// cublasLt multiplies bf16 by tensor cores alone, which Ampere brought (cublasLtMatmul: "CUDA_R_16BF ... on devices of
-/// compute capability 8.0 and above"), and so do the generated kernels of attention.
-void refuse_bf16(const Program& reference, const std::vector<Device>& devices,
-                 const std::vector<std::string>& architectures) {
-  const auto is_bf16 = [](const Node& node) { return node.type.dtype == DType::bf16; };
-  if (std::ranges::none_of(reference.nodes, is_bf16)) return;
-  for (size_t rank = 0; rank < architectures.size(); ++rank)
-    if (!architectures[rank].empty() && !codegen::cuda::has_tensor_cores(architectures[rank]))
-      throw UserError({.tag = "device",
-                       .message = fmt::format("the model multiplies bf16, and device {} cannot", devices[rank].name),
-                       .expected = "sm_80 or later, the first with tensor cores for bf16",
-                       .found = architectures[rank],
-                       .mend = "train in float32 (--set precision=f32, if the model has that option), or on a cluster "
-                               "without such devices"},
-                      ExitCode::failure);
+/// compute capability 8.0 and above"), and so do the generated kernels of attention. fp16 is older (CUDA C++
+/// Programming Guide, arithmetic instructions: compute capability 5.3 and above).
+void refuse_halves(const Program& reference, const std::vector<Device>& devices,
+                   const std::vector<std::string>& architectures) {
+  struct Needed {
+    DType type;
+    int architecture;
+    std::string_view which, mend;
+  };
+  static constexpr Needed needs[] = {
+      {DType::bf16, 80, "the first with tensor cores for bf16",
+       "train in fp16 with a DynamicLossScale (--set precision=fp16, if the model has that option), in float32 "
+       "(precision=f32), or on a cluster without such devices"},
+      {DType::fp16, 53, "the first that computes with fp16",
+       "train in float32 (--set precision=f32, if the model has that option), or on a cluster without such devices"}};
+  for (const Needed& needed : needs) {
+    const auto is_such = [&](const Node& node) { return node.type.dtype == needed.type; };
+    if (std::ranges::none_of(reference.nodes, is_such)) continue;
+    for (size_t rank = 0; rank < architectures.size(); ++rank)
+      if (!architectures[rank].empty() && architecture_number(architectures[rank]) < needed.architecture)
+        throw UserError({.tag = "device",
+                         .message = fmt::format("the model multiplies {}, and device {} cannot", name(needed.type),
+                                                devices[rank].name),
+                         .expected = fmt::format("sm_{} or later, {}", needed.architecture, needed.which),
+                         .found = architectures[rank],
+                         .mend = std::string(needed.mend)},
+                        ExitCode::failure);
+  }
+}
+
+/// Kernels are written for the architecture that the cluster file tells.
+void require_tensor_cores(const DeviceProgram& program, const Device& device, const std::string& architecture) {
+  if (architecture_number(architecture) >= 75 || !codegen::cuda::needs_tensor_cores(program.files.at(1).text)) return;
+  throw UserError({.tag = "device",
+                   .message = fmt::format("the kernels of attention multiply fp16 by tensor cores, and device {} has "
+                                          "none for them",
+                                          device.name),
+                   .expected = "sm_75 or later, as the cluster file says of it: " + device.architecture,
+                   .found = architecture,
+                   .mend = fmt::format("write architecture = \"{}\" in the cluster file and plan again", architecture)},
+                  ExitCode::failure);
 }
 
 /// A rank's device with its code; what all GPU ranks share is in `ranks`.
@@ -157,7 +185,7 @@ CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program
   const cuda::Backend* const backend = options.cuda ? options.cuda : gpus_here ? &cuda::this_machine() : nullptr;
   const std::vector<std::string> architectures =
       gpus_here ? cuda::require_cuda(*backend, cluster.devices, here) : std::vector<std::string>{};
-  refuse_bf16(reference, cluster.devices, architectures);
+  refuse_halves(reference, cluster.devices, architectures);
   const double start = wall_seconds();
   in_parallel(here, [&](int rank) {
     programs[static_cast<size_t>(rank)].layout =
@@ -182,11 +210,13 @@ CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program
   in_parallel(here, [&](int rank) {
     const auto r = static_cast<size_t>(rank);
     RankProgram& target = programs[r];
-    if (on_gpu[r])
+    if (on_gpu[r]) {
+      require_tensor_cores(target.layout, target.device, architectures[r]);
       target.runs_on = cuda_rank(target.layout, target.device.index, architectures[r], compiler, *backend, gpus,
                                  replays, options.parts ? options.parts->at(r) : cuda::GpuPart{});
-    else
+    } else {
       target.step = step_of(compiler.host(target.layout.files.front()));
+    }
   });
   if (report) {
     report->generate_seconds = generated - start;

@@ -232,8 +232,9 @@ class Verifier {
 
 std::vector<std::string> assumptions(const SpmdProgram& program) {
   std::vector<std::string> out = {
-      "arithmetic is that of the real numbers: rounding (to bf16 too), overflow and the order of additions are not "
-      "covered",
+      "arithmetic is that of the real numbers: rounding (to bf16 and fp16 too), overflow and the order of additions "
+      "are "
+      "not covered",
       "functions such as exp, log and 1/x are the same function on every device, of which nothing else is known",
       "operators mean what their iteration space and body say; that kernels compute this is checked elsewhere",
       "the proof holds for every boundary table of the form used and for every number of devices above one per axis",

@@ -34,7 +34,7 @@ class AttentionPrinter {
       for (const auto* list : {&a_.products, &a_.sums})
         for (ValueId v : *list) line(fmt::format("fill({}, {}, 0.0f);", parameter(v), count(v)));
     for (const std::string& tile : tiles_) line(fmt::format("float {}[{} * {}];", tile, rows_, columns_));
-    for (const std::string& tile : rounded_tiles_) line(fmt::format("bf16 {}[{} * {}];", tile, rows_, columns_));
+    for (ValueId v : rounded_) line(fmt::format("{} {}[{} * {}];", memory_type(type(v)), tile_.at(v), rows_, columns_));
     if (!a_.backward) line(fmt::format("float largest_[{0}], sum_[{0}];", rows_));
     int open = 0;
     for (size_t d = 0; d < a_.shape.size(); ++d) {
@@ -126,7 +126,7 @@ class AttentionPrinter {
   // Tiles: one per product of features; results that products read take their places, element by element. Those that
   // are rounded have places of their own.
 
-  bool rounded(ValueId value) const { return l_.local.values[size_t(value)].type.dtype == DType::bf16; }
+  DType type(ValueId value) const { return l_.local.values[size_t(value)].type.dtype; }
 
   void assign_tiles() {
     for (ValueId v : a_.scores) tile_[v] = add_tile(v);
@@ -134,12 +134,14 @@ class AttentionPrinter {
     for (ValueId product : a_.products)
       for (const Operand& operand : op_of(product).inputs)
         if (is_block(operand.value) && !tile_.count(operand.value)) {
-          if (rounded(operand.value))
-            tile_[operand.value] = rounded_tiles_.emplace_back(name(operand.value) + "_block_");
-          else if (!a_.backward)
+          if (is_half(type(operand.value))) {
+            rounded_.push_back(operand.value);
+            tile_[operand.value] = name(operand.value) + "_block_";
+          } else if (!a_.backward) {
             tile_[operand.value] = tiles_[0];
-          else if (!std::count(wanted.begin(), wanted.end(), operand.value))
+          } else if (!std::count(wanted.begin(), wanted.end(), operand.value)) {
             wanted.push_back(operand.value);
+          }
         }
     for (size_t i = 0; i < wanted.size(); ++i)
       tile_[wanted[i]] = i < a_.scores.size() ? tiles_[i] : add_tile(wanted[i]);
@@ -156,7 +158,7 @@ class AttentionPrinter {
     return fmt::format("{0}[({1} - {1}_begin_) * {2} + {3} - {3}_begin_]", tile, t_, columns_, s_);
   }
   void store_in_tile(ValueId value) {
-    line(fmt::format("{} = {}{};", in_tile(value), rounded(value) ? "(bf16)" : "", variable(value)));
+    line(fmt::format("{} = {}{};", in_tile(value), conversion_to(type(value)), variable(value)));
   }
   const std::string& name(ValueId value) const { return n_.members[size_t(member_.at(value))]; }
   std::string variable(ValueId value) const { return name(value) + "_"; }
@@ -208,7 +210,7 @@ class AttentionPrinter {
       for (int64_t stride : {int64_t(0), side->row, side->column}) arguments.push_back(fmt::format("{}", stride));
     }
     arguments.push_back(accumulate);
-    const char* function = rounded(op.inputs[0].value) ? "hetsynth_matmul_bf16" : "hetsynth_matmul";
+    const std::string function = "hetsynth_matmul" + product_suffix(type(op.inputs[0].value));
     line(call_text(function, arguments, size_t(depth_) * 2) + ";");
   }
   std::string length(const std::string& name) const { return fmt::format("{0}_end_ - {0}_begin_", name); }
@@ -274,9 +276,8 @@ class AttentionPrinter {
       if (is_block(read)) return {variable(read), Printed::Binding::unary, false};
       bool integer = l_.local.values[read].type.dtype == DType::i32;
       std::string index = at(over_dims(l_.layouts.read(o, j), o), t_, s_, "");
-      bool stored_short = l_.local.values[read].type.dtype == DType::bf16;
-      return {fmt::format("{}{}[{}]", stored_short ? "(float)" : "", parameter(read), index), Printed::Binding::unary,
-              integer};
+      return {fmt::format("{}{}[{}]", is_half(type(read)) ? "(float)" : "", parameter(read), index),
+              Printed::Binding::unary, integer};
     };
     leaves.factor = [&](int f) {
       int64_t lo = o.ranges[size_t(f)].lo;
@@ -327,7 +328,7 @@ class AttentionPrinter {
       begin_columns();
       line(fmt::format("const float {} = row_[{} - {}_begin_];", variable(a_.weights), s_, s_));
       for (ValueId v : a_.after) define(v);
-      if (rounded(a_.after.back()))
+      if (is_half(type(a_.after.back())))
         store_in_tile(a_.after.back());
       else
         line(fmt::format("row_[{} - {}_begin_] = {};", s_, s_, variable(a_.after.back())));
@@ -378,7 +379,8 @@ class AttentionPrinter {
   const AttentionNames& n_;
   std::map<ValueId, int> member_;
   std::map<ValueId, std::string> tile_;
-  std::vector<std::string> tiles_, rounded_tiles_;
+  std::vector<std::string> tiles_;
+  std::vector<ValueId> rounded_;  ///< those with tiles of their own
   int64_t rows_, columns_;
   std::string t_, s_, stop_;
   std::string out_;

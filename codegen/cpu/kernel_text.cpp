@@ -190,7 +190,7 @@ class KernelPrinter {
       line(fmt::format("const {} {} = {};", type(member), text_.variable(m), text));
       text = text_.variable(m);
     }
-    std::string cast = member.dtype == DType::bf16                  ? "(bf16)"
+    std::string cast = is_half(member.dtype)                        ? conversion_to(member.dtype)
                        : plan_.single && member.dtype == DType::f32 ? "(float)"
                                                                     : "";
     for (const std::string& target : targets)

@@ -93,7 +93,7 @@ Printed MemberText::input(int m, int j) const {
   std::string zero = integer ? "0" : number(0, plan_.single);
   if (read.always_zero) return {zero, Printed::Binding::unary, integer};
   std::string text = element(read.parameter, read.address, m);
-  if (k_.parameters[read.parameter].dtype == DType::bf16) text = "(float)" + text;
+  if (is_half(k_.parameters[read.parameter].dtype)) text = "(float)" + text;
   std::string inside;
   for (const Guard& guard : read.guards) {
     std::string index = address_text(guard.index, counters(m));
@@ -113,7 +113,7 @@ Printed MemberText::from_member(int m, const KernelRead& read) const {
   } else if (producer.role == Role::element && k_.members[m].level > producer.level) {
     bool reloaded = plan_.travel[read.source].reloaded;
     text = reloaded ? element(producer.stored, producer.store, read.source) : buffered(read.source);
-    if (reloaded && producer.dtype == DType::bf16) text = "(float)" + text;
+    if (reloaded && is_half(producer.dtype)) text = "(float)" + text;
   }
   return {text, Printed::Binding::unary, integer};
 }

@@ -49,6 +49,28 @@ struct bf16 {
 };
 static inline float round_bf16(float x) { return bf16(x); }
 )"},
+    {"fp16",
+     R"(// IEEE 754 binary16; converting rounds to the nearest, ties to even. From 2^-14 on the exponent changes its bias, and below the digits lie as
+// those of a float between 1/2 and 1 do.
+struct fp16 {
+  unsigned short bits;
+  fp16() = default;
+  explicit fp16(float x) {
+    const unsigned b = (unsigned)bits_of_float(x), magnitude = b & 0x7fffffff;
+    const unsigned normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+    const unsigned subnormal = (unsigned)bits_of_float(float_of_bits((int)magnitude) + 0.5f) - 0x3f000000;
+    const unsigned rounded = magnitude < 0x38800000 ? subnormal : magnitude < 0x477ff000 ? normal : 0x7c00;
+    bits = (unsigned short)((magnitude <= 0x7f800000 ? rounded : 0x7e00) | (b >> 16 & 0x8000));
+  }
+  operator float() const {
+    const unsigned magnitude = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
+    const unsigned subnormal = (unsigned)bits_of_float(float_of_bits((int)(magnitude + 0x38800000)) - 0.00006103515625f);
+    const unsigned above = magnitude < 0xf800000 ? magnitude + 0x38000000 : magnitude + 0x70000000;
+    return float_of_bits((int)((magnitude < 0x800000 ? subnormal : above) | sign));
+  }
+};
+static inline float round_fp16(float x) { return fp16(x); }
+)"},
     {"exp_f32",
      R"(// exp: x = n ln 2 + r, a polynomial in r, then twice half the power of two, so that results below the normal range come out right.
 static inline float exp_f32(float x) {
@@ -240,6 +262,7 @@ std::string prelude_for(std::string_view text) {
   for (size_t i = std::size(pieces); i-- > 0;) {
     auto names = [&](std::string_view where) {
       return mentions(where, pieces[i].name) || (pieces[i].name == "bf16" && mentions(where, "round_bf16")) ||
+             (pieces[i].name == "fp16" && mentions(where, "round_fp16")) ||
              (pieces[i].name == "float_of_bits" && mentions(where, "bits_of_float"));
     };
     bool wanted = names(text);

@@ -7,6 +7,7 @@ const std::string_view standalone_main =
 // to check the generated source; hetsynth itself runs the same source with fast products and collectives.
 #include <algorithm>
 #include <barrier>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -74,25 +75,44 @@ extern "C" void hetsynth_convolution(int computes, const long* sizes, const long
 }
 
 // The upper half of a float.
-struct Half {
+struct Bf16 {
   uint16_t bits;
-  Half() = default;
-  explicit Half(float x) {
-    uint32_t b;
-    std::memcpy(&b, &x, 4);
+  Bf16() = default;
+  explicit Bf16(float x) {
+    const uint32_t b = std::bit_cast<uint32_t>(x);
     bits = uint16_t(x == x ? (b + 0x7fff + (b >> 16 & 1)) >> 16 : b >> 16 | 0x40);
   }
+  operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
+};
+
+// IEEE 754 binary16.
+struct Fp16 {
+  uint16_t bits;
+  Fp16() = default;
+  explicit Fp16(float x) {
+    const float magnitude = std::fabs(x);
+    uint32_t rounded = x == x ? 0x7c00 : 0x7e00;
+    if (magnitude < 65520.0f) {
+      const int exponent = magnitude < 0x1p-14f ? -14 : std::ilogb(magnitude);
+      // As so many units, which nearbyint rounds to even.
+      rounded = uint32_t(int(std::nearbyint(std::ldexp(magnitude, 10 - exponent))) + (exponent + 14) * 1024);
+    }
+    bits = uint16_t(rounded | (std::signbit(x) ? 0x8000 : 0));
+  }
   operator float() const {
-    const uint32_t b = uint32_t(bits) << 16;
-    float x;
-    std::memcpy(&x, &b, 4);
-    return x;
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    const float magnitude = exponent == 31  ? (fraction ? NAN : INFINITY)
+                            : exponent == 0 ? std::ldexp(float(fraction), -24)
+                                            : std::ldexp(float(1024 + fraction), exponent - 25);
+    return std::copysign(magnitude, bits >> 15 ? -1.0f : 1.0f);
   }
 };
 
-extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
-                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
-                                     int accumulate) {
+static long element_bytes(int type) { return type == 2 || type == 3 ? 2 : 4; }
+
+template <class Half>
+static void multiply(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w, long w_batch,
+                     long w_row, long w_column, float* c, long c_batch, long c_row, long c_column, int accumulate) {
   const Half *left = static_cast<const Half*>(a), *right = static_cast<const Half*>(w);
   for (long b = 0; b < batch; ++b)
     for (long i = 0; i < m; ++i)
@@ -103,6 +123,18 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
           sum += double(float(left[b * a_batch + i * a_row + l * a_column])) * float(right[b * w_batch + l * w_row + j * w_column]);
         out = float(sum);
       }
+}
+
+extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
+                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                     int accumulate) {
+  multiply<Bf16>(batch, m, n, k, a, a_batch, a_row, a_column, w, w_batch, w_row, w_column, c, c_batch, c_row, c_column, accumulate);
+}
+
+extern "C" void hetsynth_matmul_fp16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
+                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                     int accumulate) {
+  multiply<Fp16>(batch, m, n, k, a, a_batch, a_row, a_column, w, w_batch, w_row, w_column, c, c_batch, c_row, c_column, accumulate);
 }
 
 // --- collectives --------------------------------------------------------------------------------------------------------------------
@@ -169,7 +201,9 @@ static void reduce_element(const std::vector<const char*>& sources, long from, v
   if (type == 0)
     static_cast<float*>(destination)[to] = reduced<float>(sources, from, reduce);
   else if (type == 2)
-    static_cast<Half*>(destination)[to] = Half(reduced<Half>(sources, from, reduce));
+    static_cast<Bf16*>(destination)[to] = Bf16(reduced<Bf16>(sources, from, reduce));
+  else if (type == 3)
+    static_cast<Fp16*>(destination)[to] = Fp16(reduced<Fp16>(sources, from, reduce));
   else
     static_cast<int*>(destination)[to] = reduced<int>(sources, from, reduce);
 }
@@ -191,7 +225,7 @@ static void reduce_element_by_host(const std::vector<const char*>& sources, cons
 extern "C" int hetsynth_all_gather(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer, long inner,
                                    const long* bounds, int type) {
   return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
-    const long whole = bounds[sources.size()], size = type == 2 ? 2 : 4;
+    const long whole = bounds[sources.size()], size = element_bytes(type);
     for (size_t i = 0; i < sources.size(); ++i) {
       const long part = bounds[i + 1] - bounds[i];
       for (long o = 0; o < outer && part > 0; ++o)
@@ -243,7 +277,7 @@ extern "C" int hetsynth_hierarchical_reduce_scatter(HetsynthContext* context, in
 extern "C" int hetsynth_all_to_all(HetsynthContext* context, int, int axis, const void* source, void* destination, const long* extents,
                                    int from_first, const long* bounds_from, const long* bounds_to, int type) {
   return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
-    const long size = extents[4] * (type == 2 ? 2 : 4);
+    const long size = extents[4] * element_bytes(type);
     const long *first = from_first ? bounds_from : bounds_to, *second = from_first ? bounds_to : bounds_from;
     for (size_t i = 0; i < sources.size(); ++i) {
       // The block that lies in the other rank's part of the one dimension and in ours of the other.
@@ -267,7 +301,7 @@ extern "C" int hetsynth_all_to_all(HetsynthContext* context, int, int axis, cons
 extern "C" int hetsynth_halo_exchange(HetsynthContext* context, int, int axis, const void* source, void* destination, long outer, long inner,
                                       const long* bounds, long before, long after, int type) {
   return exchange(context, axis, source, [&](int me, const std::vector<const char*>& sources) {
-    const long size = inner * (type == 2 ? 2 : 4), extent = bounds[sources.size()];
+    const long size = inner * element_bytes(type), extent = bounds[sources.size()];
     if (bounds[me] == bounds[me + 1]) return;
     // What this rank gets, and of that what lies in the part of each of the others.
     const long first = std::max(0L, bounds[me] - before), last = std::min(extent, bounds[me + 1] + after);
@@ -283,7 +317,7 @@ extern "C" int hetsynth_halo_exchange(HetsynthContext* context, int, int axis, c
 extern "C" int hetsynth_broadcast(HetsynthContext* context, int, int axis, const void* source, void* destination, long count, int root,
                                   int type) {
   return exchange(context, axis, source, [&](int, const std::vector<const char*>& sources) {
-    if (count > 0) std::memcpy(destination, sources[root], count * (type == 2 ? 2 : 4));
+    if (count > 0) std::memcpy(destination, sources[root], count * element_bytes(type));
   });
 }
 
@@ -307,7 +341,7 @@ extern "C" int hetsynth_send(HetsynthContext* context, int, int axis, const void
 extern "C" int hetsynth_receive(HetsynthContext* context, int, int axis, void* destination, long count, int from, int type) {
   const Group group = group_of(context, axis);
   return exchange({1, {group.ranks[from], group.ranks[group.me]}}, nullptr, [&](int, const std::vector<const char*>& sources) {
-    if (count > 0) std::memcpy(destination, sources[0], count * (type == 2 ? 2 : 4));
+    if (count > 0) std::memcpy(destination, sources[0], count * element_bytes(type));
   });
 }
 

@@ -39,6 +39,13 @@ extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const v
                                      int accumulate);
 )";
 
+constexpr std::string_view matmul_fp16_declaration =
+    R"(// The same with a and w of fp16, and sums and c of float.
+extern "C" void hetsynth_matmul_fp16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
+                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                     int accumulate);
+)";
+
 class StepPrinter {
  public:
   StepPrinter(const Lowered& lowered, const Cluster& cluster, std::vector<MarkedWork>* marks)
@@ -69,6 +76,7 @@ class StepPrinter {
     std::string out = header() + "\n" + context_declaration(false);
     if (calls.find("hetsynth_matmul(") != std::string::npos) out += "\n" + std::string(matmul_declaration);
     if (calls.find("hetsynth_matmul_bf16(") != std::string::npos) out += "\n" + std::string(matmul_bf16_declaration);
+    if (calls.find("hetsynth_matmul_fp16(") != std::string::npos) out += "\n" + std::string(matmul_fp16_declaration);
     if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);
     if (calls.find("hetsynth_mark(") != std::string::npos) out += "\n" + std::string(mark_declaration);
     out += collective_declarations(calls);
@@ -259,8 +267,7 @@ class StepPrinter {
     operand(w + w_at, c.batch.w, c.k.w, c.n.w);
     operand(out + c_at, c.batch.c, c.m.c, c.n.c);
     arguments.push_back(accumulate);
-    bool halves = l_.local.values[op.inputs[c.a].value].type.dtype == DType::bf16;
-    const char* function = halves ? "hetsynth_matmul_bf16" : "hetsynth_matmul";
+    const std::string function = "hetsynth_matmul" + product_suffix(l_.local.values[op.inputs[c.a].value].type.dtype);
     line(indent + call_text(function, arguments, 2 + indent.size()) + ";");
   }
 

@@ -39,8 +39,11 @@ void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float
 void hetsynth_convolution(int computes, const int64_t* sizes, const int64_t* strides, float* image, float* kernel,
                           float* result);
 
-/// The same with a and w of bf16 (the upper halves of floats); sums and c are float32.
+/// The same with a and w of bf16 (the upper halves of floats) or of fp16 (IEEE 754 binary16); sums and c are float32.
 void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row,
+                          int64_t a_column, const void* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
+                          int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
+void hetsynth_matmul_fp16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row,
                           int64_t a_column, const void* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
                           int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
 
@@ -50,10 +53,10 @@ void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const 
 void hetsynth_mark(HetsynthContext*, int work, int64_t turn);
 
 /// Collectives over the ranks of a mesh axis. `id` numbers the instruction: all ranks of the group must meet in the
-/// same one. Element type 0 = f32, 1 = i32, 2 = bf16 (reduced in float32, then rounded); `reduce`: 0 sum, 1 max, 2
-/// average, 3 min, 4 product. `bounds` has group size + 1 entries, in ELEMENTS of the cut dimension; a tensor cut in
-/// the dimension is [outer, extent, inner] row-major. All return 0, or non-zero if the run is being aborted. Source and
-/// destination do not overlap.
+/// same one. Element type 0 = f32, 1 = i32, 2 = bf16, 3 = fp16 (both reduced in float32, then rounded); `reduce`: 0
+/// sum, 1 max, 2 average, 3 min, 4 product. `bounds` has group size + 1 entries, in ELEMENTS of the cut dimension; a
+/// tensor cut in the dimension is [outer, extent, inner] row-major. All return 0, or non-zero if the run is being
+/// aborted. Source and destination do not overlap.
 int hetsynth_all_gather(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t outer,
                         int64_t inner, const int64_t* bounds, int type);
 int hetsynth_all_reduce(HetsynthContext*, int id, int axis, const void* source, void* destination, int64_t count,
@@ -116,18 +119,22 @@ int hetsynth_device_matmul(HetsynthContext*, int64_t batch, int64_t m, int64_t n
                            int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch,
                            int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                            int accumulate);
-/// The same with a and w of bf16; sums and c are float32.
+/// The same with a and w of bf16 or fp16; sums and c are float32.
 int hetsynth_device_matmul_bf16(HetsynthContext*, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a,
                                 int64_t a_batch, int64_t a_row, int64_t a_column, const void* w, int64_t w_batch,
                                 int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
                                 int64_t c_column, int accumulate);
-/// c = f(a w), what f does being done before anything is stored; c is row-major with rows c_row elements apart. `bf16`:
-/// type of a and w is bf16, otherwise float32; in both of them one of the strides is 1 (or the extent is). epilogue,
-/// numbered as cublasLtEpilogue_t: 4: c + bias; 6: max(c + bias, 0); 36: gelu(c + bias), by the tanh approximation;
-/// 164: the same, and c + bias to `beside`; 192: c times the slope of gelu at `beside`; 208: the same, and the sums of
-/// its columns to `bias`. bias: n elements. beside: as c, which has rows of a multiple of 8 then. Both are null where
-/// they are not used.
-int hetsynth_device_matmul_then(HetsynthContext*, int bf16, int64_t m, int64_t n, int64_t k, const void* a,
+int hetsynth_device_matmul_fp16(HetsynthContext*, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a,
+                                int64_t a_batch, int64_t a_row, int64_t a_column, const void* w, int64_t w_batch,
+                                int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
+                                int64_t c_column, int accumulate);
+/// c = f(a w), what f does being done before anything is stored; c is row-major with rows c_row elements apart.
+/// `operands`: a and w are 0 float32, 1 bf16, 2 fp16; in both of them one of the strides is 1 (or the extent is).
+/// epilogue, numbered as cublasLtEpilogue_t: 4: c + bias; 6: max(c + bias, 0); 36: gelu(c + bias), by the tanh
+/// approximation; 164: the same, and c + bias to `beside`; 192: c times the slope of gelu at `beside`; 208: the same,
+/// and the sums of its columns to `bias`. bias: n elements. beside: as c, which has rows of a multiple of 8 then. Both
+/// are null where they are not used.
+int hetsynth_device_matmul_then(HetsynthContext*, int operands, int64_t m, int64_t n, int64_t k, const void* a,
                                 int64_t a_row, int64_t a_column, const void* w, int64_t w_row, int64_t w_column,
                                 float* c, int64_t c_row, int epilogue, float* bias, float* beside);
 /// o = softmax(scale q k^T) v through cuDNN, on the compute stream. q, k, v and o are bf16 [batch, heads, positions,

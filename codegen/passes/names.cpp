@@ -17,7 +17,7 @@ constexpr std::string_view reserved[] = {
     "sizeof",   "static",  "struct",   "switch",   "template",  "this",    "throw",    "true",   "try",     "typedef",
     "typename", "union",   "unsigned", "using",    "virtual",   "void",    "volatile", "while",  "and",     "or",
     "not",      "xor",     "concept",  "requires", "arena",     "context", "step",     "seed",   "fill",    "copy",
-    "row_sum",  "row_max", "main",     "bf16",     "turn"};
+    "row_sum",  "row_max", "main",     "bf16",     "fp16",      "turn"};
 
 std::string identifier(std::string_view wish) {
   std::string out;

@@ -133,7 +133,9 @@ class Printer {
       case ExprKind::neg:
         return {"-" + operand(e.arg(0), Binding::unary), Binding::product, false};
       case ExprKind::round_bf16:
-        return {"round_bf16(" + real_text(print(e.arg(0)), leaves_.f64) + ")", Binding::unary, false};
+      case ExprKind::round_fp16:
+        return {fmt::format("round_{}({})", memory_type(*rounds_to(e.kind())), real_text(print(e.arg(0)), leaves_.f64)),
+                Binding::unary, false};
       case ExprKind::add:
         return infix(e, "+", Binding::sum, Binding::product);
       case ExprKind::sub:
@@ -242,7 +244,13 @@ std::string real_text(const Printed& printed, bool f64, bool tight) {
 }
 
 std::string_view memory_type(DType dtype) {
-  return dtype == DType::f32 ? "float" : dtype == DType::i32 ? "int" : "bf16";
+  return dtype == DType::f32 ? "float" : dtype == DType::i32 ? "int" : hetsynth::name(dtype);
+}
+
+std::string conversion_to(DType dtype) { return is_half(dtype) ? fmt::format("({})", memory_type(dtype)) : ""; }
+
+std::string product_suffix(DType operands) {
+  return is_half(operands) ? fmt::format("_{}", memory_type(operands)) : "";
 }
 
 std::string number(double value, bool f64) {

@@ -34,9 +34,13 @@ Printed print(const Expr& expr, const ExpressionLeaves& leaves);
 /// The expression as a float (or double); parenthesised if it does not bind tightly and `tight` is set.
 std::string real_text(const Printed& printed, bool f64, bool tight = false);
 
-/// "float", "int", "bf16": how memory holds an element type; the preludes define bf16 with conversions to and from
-/// float.
+/// "float", "int", "bf16", "fp16": how memory holds an element type; the preludes define the latter two with
+/// conversions to and from float.
 std::string_view memory_type(DType dtype);
+/// "(bf16)" before what memory is to hold as that; empty for other types than those of 16 bits.
+std::string conversion_to(DType dtype);
+/// "_bf16": what names of functions that multiply such operands end with; empty for float32.
+std::string product_suffix(DType operands);
 
 /// "0.5f", "-__builtin_inff()"; in f64 "0.5".
 std::string number(double value, bool f64);

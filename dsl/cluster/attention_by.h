@@ -1,4 +1,4 @@
-// Who computes attention between bf16 operands on a GPU.
+// Who computes attention between operands of 16 bits on a GPU.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@ namespace hetsynth {
 
 enum class AttentionBy : uint8_t {
   generated,  ///< kernels of the generator, everywhere
-  cudnn,      ///< cuDNN where it can (docs/cuda.md), generated kernels elsewhere
+  cudnn,      ///< cuDNN where it can (of bf16: docs/cuda.md), generated kernels elsewhere
 };
 constexpr AttentionBy attention_by[] = {AttentionBy::generated, AttentionBy::cudnn};
 

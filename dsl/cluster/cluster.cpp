@@ -40,6 +40,10 @@ ComputeSpeed Device::compute_speed(OperatorClass operators) const {
     case OperatorClass::matmul_bf16:
       flops = known(&DeviceSpeed::matmul_bf16_flops_per_second);
       call = known(&DeviceSpeed::matmul_call_seconds);
+      break;
+    case OperatorClass::matmul_fp16:
+      flops = known(&DeviceSpeed::matmul_fp16_flops_per_second);
+      call = known(&DeviceSpeed::matmul_call_seconds);
   }
   return {flops ? *flops * duty : matmul_flops_per_second(), call.value_or(0) / duty};
 }
@@ -202,9 +206,11 @@ std::string hash_text(const Cluster& cluster) {
       canonical += fmt::format(" {} {}", speed.flops_per_second, speed.call_seconds);
     }
     // Said only where it says something, so that plans for devices without such products keep their hash.
-    if (const ComputeSpeed bf16 = device.compute_speed(OperatorClass::matmul_bf16);
-        bf16 != device.compute_speed(OperatorClass::matmul))
-      canonical += fmt::format(" bf16 {}", bf16.flops_per_second);
+    for (const auto& [operands, operators] :
+         {std::pair("bf16", OperatorClass::matmul_bf16), {"fp16", OperatorClass::matmul_fp16}})
+      if (const ComputeSpeed speed = device.compute_speed(operators);
+          speed != device.compute_speed(OperatorClass::matmul))
+        canonical += fmt::format(" {} {}", operands, speed.flops_per_second);
     if (device.message_seconds_per_byte() > 0)
       canonical += fmt::format(" messages {}", device.message_seconds_per_byte());
     canonical += "\n";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstddef>
 #include <iterator>
 #include <set>
@@ -243,6 +244,14 @@ int64_t DeviceModel::memory_bytes() const {
 }
 
 std::span<const DeviceModel> device_models() { return models; }
+
+int architecture_number(std::string_view architecture) {
+  int number = 0;
+  if (!architecture.starts_with("sm_")) return 0;
+  const std::string_view digits = architecture.substr(3);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() && end == digits.data() + digits.size() ? number : 0;
+}
 
 const DeviceModel* find_device_model(std::string_view name) {
   std::multiset<std::string> parts = parts_of(name);

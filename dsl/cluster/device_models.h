@@ -28,6 +28,8 @@ struct DeviceModel {
 };
 
 std::span<const DeviceModel> device_models();
+/// 80 of "sm_80"; 0: the text is no such name.
+int architecture_number(std::string_view architecture);
 /// nullptr if the model is not known.
 const DeviceModel* find_device_model(std::string_view name);
 /// Known models whose names are nearest to one that is not, the nearest first; empty for one like none of them.

@@ -11,11 +11,11 @@
 
 namespace hetsynth {
 
-/// Operators that go at different speeds: products with sums over a shared dimension, of float32 and of bf16 operands,
-/// convolutions, and everything that is a plain loop (elementwise operators, sums, gathers).
-enum class OperatorClass : uint8_t { matmul, convolution, loop, matmul_bf16 };
+/// Operators that go at different speeds: products with sums over a shared dimension, of float32, bf16 and fp16
+/// operands, convolutions, and everything that is a plain loop (elementwise operators, sums, gathers).
+enum class OperatorClass : uint8_t { matmul, convolution, loop, matmul_bf16, matmul_fp16 };
 constexpr OperatorClass operator_classes[] = {OperatorClass::matmul, OperatorClass::convolution, OperatorClass::loop,
-                                              OperatorClass::matmul_bf16};
+                                              OperatorClass::matmul_bf16, OperatorClass::matmul_fp16};
 
 /// Hockney's law: n floating-point operations take call_seconds + n / flops_per_second, so that half of the speed is
 /// reached at n = call_seconds * flops_per_second (R. W. Hockney, Parallel Computers, 1981: n_1/2).
@@ -37,8 +37,8 @@ struct DeviceSpeed {
   /// cpu: bytes of messages to and from other hosts, sent and received ones added up, that take all of the device's
   /// time for a second. Not known: messages cost no computing.
   std::optional<double> message_bytes_per_second{};
-  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. Planning reads that of
-  /// bf16; no program asks for TF32, and there are no operands of fp16 yet.
+  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. No program
+  /// asks for TF32. Not known: products of bf16 or fp16 operands are as fast as those of float32.
   std::optional<double> matmul_tf32_flops_per_second{};
   std::optional<double> matmul_bf16_flops_per_second{};
   std::optional<double> matmul_fp16_flops_per_second{};

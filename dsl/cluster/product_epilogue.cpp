@@ -3,7 +3,8 @@
 namespace hetsynth {
 namespace {
 
-constexpr std::string_view bf16_prefix = "bf16 ";
+/// "bf16 "; float32 is not said.
+std::string prefix(DType operands) { return is_half(operands) ? std::string(name(operands)) + " " : ""; }
 
 }  // namespace
 
@@ -23,29 +24,29 @@ std::string_view name(ProductEpilogue epilogue) {
   return "gelu_slope";
 }
 
-std::string text(const FusedProduct& product) {
-  return std::string(product.bf16 ? bf16_prefix : "") + std::string(name(product.epilogue));
-}
+std::string text(const FusedProduct& product) { return prefix(product.operands) + std::string(name(product.epilogue)); }
 
 std::optional<FusedProduct> fused_product(std::string_view text) {
-  const bool bf16 = text.starts_with(bf16_prefix);
-  if (bf16) text.remove_prefix(bf16_prefix.size());
+  DType operands = DType::f32;
+  for (const HalfFormat& format : half_formats)
+    if (text.starts_with(prefix(format.dtype))) operands = format.dtype;
+  text.remove_prefix(prefix(operands).size());
   for (ProductEpilogue epilogue : product_epilogues)
-    if (text == name(epilogue)) return FusedProduct{epilogue, bf16};
+    if (text == name(epilogue)) return FusedProduct{epilogue, operands};
   return std::nullopt;
 }
 
 std::vector<std::string> fused_product_names() {
   std::vector<std::string> out;
-  for (bool bf16 : {false, true})
-    for (ProductEpilogue epilogue : product_epilogues) out.push_back(text({epilogue, bf16}));
+  for (DType operands : {DType::f32, DType::bf16, DType::fp16})
+    for (ProductEpilogue epilogue : product_epilogues) out.push_back(text({epilogue, operands}));
   return out;
 }
 
 const FusedProducts& estimated_fused_products() {
   static const FusedProducts all = [] {
     FusedProducts out;
-    for (ProductEpilogue epilogue : product_epilogues) out.insert({epilogue, false});
+    for (ProductEpilogue epilogue : product_epilogues) out.insert({epilogue, DType::f32});
     return out;
   }();
   return all;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "dsl/ir/type.h"
+
 namespace hetsynth {
 
 enum class ProductEpilogue : uint8_t {
@@ -25,12 +27,12 @@ std::string_view name(ProductEpilogue epilogue);
 /// A product with an epilogue, by the type of its operands; what is stored is float32.
 struct FusedProduct {
   ProductEpilogue epilogue = ProductEpilogue::bias;
-  bool bf16 = false;
+  DType operands = DType::f32;
   auto operator<=>(const FusedProduct&) const = default;
 };
 using FusedProducts = std::set<FusedProduct>;
 
-/// As cluster files have it: "bias_relu", "bf16 bias_relu".
+/// As cluster files have it: "bias_relu", "bf16 bias_relu", "fp16 bias_relu".
 std::string text(const FusedProduct& product);
 /// nullopt: no name of one.
 std::optional<FusedProduct> fused_product(std::string_view text);
@@ -39,7 +41,7 @@ std::vector<std::string> fused_product_names();
 
 /// Where nothing was measured. An estimate: float32 products with any epilogue, since each spares a kernel that reads
 /// and writes the whole result (the generator fuses only then), and the product itself is assumed to take no longer.
-/// None of bf16 operands: that cublasLt has them with float32 results is for a measurement to show.
+/// None of bf16 or fp16 operands: that cublasLt has them with float32 results is for a measurement to show.
 const FusedProducts& estimated_fused_products();
 
 }  // namespace hetsynth

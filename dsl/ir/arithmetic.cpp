@@ -28,7 +28,9 @@ std::optional<double> arithmetic(ExprKind kind, double a, double b) {
     case ExprKind::floor:
       return std::floor(a);
     case ExprKind::round_bf16:
-      return rounded_to_bf16(a);
+      return rounded_to(DType::bf16, a);
+    case ExprKind::round_fp16:
+      return rounded_to(DType::fp16, a);
     case ExprKind::add:
       return a + b;
     case ExprKind::sub:

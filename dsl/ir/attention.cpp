@@ -301,10 +301,10 @@ class Finder {
   /// Whether the gradient by the weights is what comes from sum(weights * gradient) = sum(result * its gradient): what
   /// lies between weights and product is undone by the same operators, and the product has the same values. A gradient
   /// passes a rounding as it is: with it the two sums differ by roundings of the weights, as those of every attention
-  /// that keeps its weights in bf16 (Dao 2023).
+  /// that keeps its weights in 16 bits (Dao 2023).
   bool mirrors(Attention& a, const std::vector<NodeId>& chain) const {
     std::vector<NodeId> after = a.after;
-    std::erase_if(after, [&](NodeId id) { return program_[id].body == round_bf16(in(0)); });
+    std::erase_if(after, [&](NodeId id) { return is_rounding(program_[id].body); });
     if (chain.size() != after.size()) return false;
     for (size_t i = 0; i < chain.size(); ++i) {
       const Node& there = program_[after[i]];

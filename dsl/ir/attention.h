@@ -17,7 +17,7 @@ struct Attention {
   NodeId maximum = -1, total = -1;  ///< per row
   std::vector<NodeId> exponential;  ///< the difference to the maximum and its exponential; or both in one operator
   NodeId weights = -1;              ///< exponential / total
-  /// Elementwise and linear, from the weights to what multiplies the values: dropout, rounding to bf16.
+  /// Elementwise and linear, from the weights to what multiplies the values: dropout, rounding to bf16 or fp16.
   std::vector<NodeId> after;
   NodeId mixed = -1;  ///< weights times values
   // backward; all empty if nothing asks for a gradient

@@ -59,7 +59,9 @@ Expr erf(const Expr& a) { return Expr(ExprKind::erf, {a}); }
 Expr sin(const Expr& a) { return Expr(ExprKind::sin, {a}); }
 Expr cos(const Expr& a) { return Expr(ExprKind::cos, {a}); }
 Expr floor(const Expr& a) { return Expr(ExprKind::floor, {a}); }
-Expr round_bf16(const Expr& a) { return Expr(ExprKind::round_bf16, {a}); }
+Expr round_to(DType half, const Expr& a) {
+  return Expr(half == DType::bf16 ? ExprKind::round_bf16 : ExprKind::round_fp16, {a});
+}
 Expr maximum(const Expr& a, const Expr& b) { return Expr(ExprKind::maximum, {a, b}); }
 Expr minimum(const Expr& a, const Expr& b) { return Expr(ExprKind::minimum, {a, b}); }
 Expr power(const Expr& base, const Expr& exponent) { return Expr(ExprKind::power, {base, exponent}); }
@@ -68,6 +70,16 @@ Expr less_equal(const Expr& a, const Expr& b) { return Expr(ExprKind::less_equal
 Expr equal(const Expr& a, const Expr& b) { return Expr(ExprKind::equal, {a, b}); }
 Expr select(const Expr& condition, const Expr& if_true, const Expr& if_false) {
   return Expr(ExprKind::select, {condition, if_true, if_false});
+}
+
+std::optional<DType> rounds_to(ExprKind kind) {
+  if (kind == ExprKind::round_bf16) return DType::bf16;
+  if (kind == ExprKind::round_fp16) return DType::fp16;
+  return std::nullopt;
+}
+
+bool is_rounding(const Expr& body) {
+  return rounds_to(body.kind()) && body.arg(0).kind() == ExprKind::input && body.arg(0).index() == 0;
 }
 
 namespace {
@@ -148,6 +160,8 @@ void append(const Expr& e, std::string* out) {
       return append_call("floor", e, out);
     case ExprKind::round_bf16:
       return append_call("bf16", e, out);
+    case ExprKind::round_fp16:
+      return append_call("fp16", e, out);
     case ExprKind::add:
       return append_infix(" + ", e, out);
     case ExprKind::sub:
@@ -210,6 +224,7 @@ Linearity linearity(const Expr& e, const std::set<int>& operands) {
       return Linearity::independent;
     case ExprKind::neg:
     case ExprKind::round_bf16:
+    case ExprKind::round_fp16:
       return of(0);
     case ExprKind::add:
     case ExprKind::sub:

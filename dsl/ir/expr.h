@@ -3,9 +3,12 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "dsl/ir/type.h"
 
 namespace hetsynth {
 
@@ -26,6 +29,7 @@ enum class ExprKind : uint8_t {
   cos,
   floor,
   round_bf16,  ///< to the nearest number that bf16 holds; over the reals nothing happens
+  round_fp16,  ///< the same with fp16
   add,
   sub,
   mul,
@@ -85,7 +89,8 @@ Expr erf(const Expr& a);
 Expr sin(const Expr& a);
 Expr cos(const Expr& a);
 Expr floor(const Expr& a);
-Expr round_bf16(const Expr& a);
+/// To the nearest number of a format of 16 bits.
+Expr round_to(DType half, const Expr& a);
 Expr maximum(const Expr& a, const Expr& b);
 Expr minimum(const Expr& a, const Expr& b);
 Expr power(const Expr& base, const Expr& exponent);
@@ -93,6 +98,11 @@ Expr less(const Expr& a, const Expr& b);
 Expr less_equal(const Expr& a, const Expr& b);
 Expr equal(const Expr& a, const Expr& b);
 Expr select(const Expr& condition, const Expr& if_true, const Expr& if_false);
+
+/// The format that a kind rounds to; nullopt: it is no rounding.
+std::optional<DType> rounds_to(ExprKind kind);
+/// Whether a body is its first operand, rounded.
+bool is_rounding(const Expr& body);
 
 /// Infix text with inputs as in0, in1 and factors by number as f0, f1: "(in0 * in1)". Stable: hashed into plans.
 std::string text(const Expr& expr);

@@ -187,6 +187,7 @@ class Evaluator {
       case ExprKind::select:
         return arg(0) != 0 ? arg(1) : arg(2);
       case ExprKind::round_bf16:
+      case ExprKind::round_fp16:
         if (!context_.rounds) return arg(0);
         break;
       default:

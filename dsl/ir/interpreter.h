@@ -26,7 +26,7 @@ struct LocalArray {
 struct EvaluationContext {
   uint64_t seed = 0;
   int64_t step = 0;
-  bool rounds = true;  ///< to bf16 where the program says so; otherwise as over the reals
+  bool rounds = true;  ///< to bf16 or fp16 where the program says so; otherwise as over the reals
 };
 
 /// The part of `out` that the given ranges of the factors compute. Ranges of reduced factors may be partial: the result

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -17,20 +18,32 @@ std::string_view name(DType dtype) {
       return "i32";
     case DType::bf16:
       return "bf16";
+    case DType::fp16:
+      return "fp16";
   }
   return "?";
 }
 
-int64_t size_bytes(DType dtype) { return dtype == DType::bf16 ? 2 : 4; }
+int64_t size_bytes(DType dtype) { return is_half(dtype) ? 2 : 4; }
 
 bool is_real(DType dtype) { return dtype != DType::i32; }
 
-double rounded_to_bf16(double value) {
+std::string half_names() {
+  std::string out;
+  for (const HalfFormat& format : half_formats) out += (out.empty() ? "" : " or ") + std::string(name(format.dtype));
+  return out;
+}
+
+double rounded_to(DType half, double value) {
+  const HalfFormat& format = *half_format(half);
   const float single = float(value);
   if (!(std::abs(single) <= std::numeric_limits<float>::max())) return double(single);
-  uint32_t bits = std::bit_cast<uint32_t>(single);
-  bits += 0x7fff + (bits >> 16 & 1);
-  return double(std::bit_cast<float>(bits & 0xffff0000));
+  const int exponent = std::max(int(std::bit_cast<uint32_t>(single) >> 23 & 0xff) - 127, format.least_exponent);
+  const double unit = std::bit_cast<double>(uint64_t(exponent - format.fraction_bits + 1023) << 52);
+  // Beside so large a number a double has no digits below the unit, and its addition rounds ties to even.
+  const double large = 0x1p52 * unit;
+  const double rounded = (std::abs(double(single)) + large) - large;
+  return std::copysign(rounded > format.largest ? std::numeric_limits<double>::infinity() : rounded, double(single));
 }
 
 std::string text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }

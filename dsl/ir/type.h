@@ -8,15 +8,33 @@
 namespace hetsynth {
 
 /// Element type. Every type is real arithmetic to the verifier and double to the reference interpreter.
-/// bf16 is storage: the upper half of a float32. What computes with it computes in float32.
-enum class DType : uint8_t { f32, i32, bf16 };
+/// The formats of 16 bits are storage: what computes with them computes in float32.
+enum class DType : uint8_t { f32, i32, bf16, fp16 };
+
+/// A floating-point format of 16 bits; beyond what it holds lies infinity.
+struct HalfFormat {
+  DType dtype;
+  int fraction_bits;
+  int least_exponent;  ///< of a normal number; below, subnormal ones lie evenly
+  double largest;
+};
+constexpr HalfFormat half_formats[] = {{DType::bf16, 7, -126, 0x1.fep127}, {DType::fp16, 10, -14, 65504}};
+/// nullptr: the type is no format of 16 bits.
+constexpr const HalfFormat* half_format(DType dtype) {
+  for (const HalfFormat& format : half_formats)
+    if (format.dtype == dtype) return &format;
+  return nullptr;
+}
+constexpr bool is_half(DType dtype) { return half_format(dtype) != nullptr; }
 
 std::string_view name(DType dtype);
 int64_t size_bytes(DType dtype);
 /// Numbers rather than indices.
 bool is_real(DType dtype);
-/// The nearest bf16 (ties to even) of the nearest float32.
-double rounded_to_bf16(double value);
+/// "bf16 or fp16", for messages.
+std::string half_names();
+/// The nearest number of a format of 16 bits (ties to even) of the nearest float32.
+double rounded_to(DType half, double value);
 
 /// Extents, outermost first; empty for a scalar.
 using Shape = std::vector<int64_t>;

@@ -155,7 +155,7 @@ Tensor input(const std::string& name, const std::vector<int64_t>& shape, DType d
                where);
   if (dtype != DType::f32 && dtype != DType::i32)
     fail_input(name, "data are read as f32 or i32", "f32 or i32", std::string(hetsynth::name(dtype)),
-               "read it as f32 and round it with cast(x, bf16)", where);
+               "read it as f32 and round it with cast(x, bf16) or cast(x, fp16)", where);
   DataSource data{.kind = Kind::named, .files = true};
   dtype == DType::i32 ? declare_whole(name, options, where, &data) : declare_real(name, options, where, &data);
   return add_input(name, data, {shape, dtype}, where);

@@ -1,6 +1,7 @@
 // Mixed precision as a switch of the whole model.
 #include <fmt/format.h>
 
+#include "dsl/base/suggest.h"
 #include "dsl/include/hetsynth/model.h"
 #include "dsl/ir/trace.h"
 
@@ -9,14 +10,18 @@ namespace hetsynth {
 namespace {
 
 void set_precision(const std::string& precision, const std::source_location& where) {
-  if (precision != "f32" && precision != "bf16")
+  DType type = DType::f32;
+  for (const HalfFormat& format : half_formats)
+    if (precision == name(format.dtype)) type = format.dtype;
+  if (type == DType::f32 && precision != name(DType::f32))
     throw UserError({.where = location(where),
                      .tag = "mixed_precision",
-                     .message = fmt::format("there is no precision \"{}\"", precision),
-                     .expected = "f32 or bf16",
+                     .message = "there is no such precision",
+                     .expected = "f32, " + half_names(),
+                     .found = quote(precision),
                      .mend = "--set precision=bf16, if the model has that option"},
                     ExitCode::usage);
-  Trace::current().product_type = precision == "bf16" ? DType::bf16 : DType::f32;
+  Trace::current().product_type = type;
 }
 
 void require(bool holds, const char* setting, const char* expected, double found, const std::source_location& where) {

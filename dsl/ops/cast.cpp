@@ -17,7 +17,7 @@ class Cast final : public Operator {
     if (!is_real(to_) || !is_real(inputs[0].dtype))
       throw UserError({.tag = "cast",
                        .message = "indices and numbers are not turned into each other",
-                       .expected = "f32 or bf16",
+                       .expected = "f32, " + half_names(),
                        .found = text(inputs[0]) + " to " + std::string(name(to_)),
                        .mend = "turn indices into vectors with embedding(table, indices)"});
     return {inputs[0].shape, to_};
@@ -36,8 +36,10 @@ class Cast final : public Operator {
     return space;
   }
 
-  /// Rounding what is bf16 already changes nothing, so both directions mean the same.
-  Expr body(std::span<const TensorType>, const TensorType&) const override { return round_bf16(Expr::input(0)); }
+  /// Rounding what has 16 bits already changes nothing, so that back to float32 means the same.
+  Expr body(std::span<const TensorType> inputs, const TensorType&) const override {
+    return round_to(is_half(to_) ? to_ : inputs[0].dtype, Expr::input(0));
+  }
 
   std::vector<Tensor> vjp(const VjpArguments& v) const override { return {v.output_gradient}; }
 
@@ -55,6 +57,6 @@ Tensor cast(Operand x, DType dtype) {
 }
 
 // Rounding has no finite differences: tests/dsl/precision_test.cpp has its samples.
-OperatorInfo cast_info() { return {"cast", "Conversion between float32 and bf16.", {}}; }
+OperatorInfo cast_info() { return {"cast", "Conversion between float32, bf16 and fp16.", {}}; }
 
 }  // namespace hetsynth

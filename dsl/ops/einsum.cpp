@@ -178,7 +178,7 @@ bool multiplies_matrices(const Letters& l) {
 }
 
 /// Under mixed_precision: products with weights, matrix products of activations, and those of their gradients, take
-/// bf16.
+/// its format.
 void to_product_type(const Letters& letters, std::vector<Tensor>& inputs) {
   const Trace& trace = Trace::current();
   bool reals = is_real(inputs[0].dtype()) && is_real(inputs[1].dtype());

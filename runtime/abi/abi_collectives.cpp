@@ -186,7 +186,8 @@ std::vector<std::pair<std::string, void*>> abi_symbols() {
           {"hetsynth_mark", reinterpret_cast<void*>(&hetsynth_mark)},
           {"hetsynth_convolution", reinterpret_cast<void*>(&hetsynth_convolution)},
           {"hetsynth_matmul", reinterpret_cast<void*>(&hetsynth_matmul)},
-          {"hetsynth_matmul_bf16", reinterpret_cast<void*>(&hetsynth_matmul_bf16)}};
+          {"hetsynth_matmul_bf16", reinterpret_cast<void*>(&hetsynth_matmul_bf16)},
+          {"hetsynth_matmul_fp16", reinterpret_cast<void*>(&hetsynth_matmul_fp16)}};
 }
 
 }  // namespace hetsynth

@@ -1,14 +1,15 @@
 // The matrix product generated programs call, through oneDNN.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "codegen/interface/abi.h"
+#include "runtime/rank/half.h"
 #include "runtime/rank/openmp.h"
 
 namespace hetsynth {
@@ -16,7 +17,15 @@ namespace {
 
 using dnnl::memory;
 
-/// Everything a primitive depends on: extents, strides, whether it adds to the result, whether operands are bf16.
+enum class Operands : uint8_t { f32, bf16, fp16 };
+
+memory::data_type data_type(Operands type) {
+  return type == Operands::bf16   ? memory::data_type::bf16
+         : type == Operands::fp16 ? memory::data_type::f16
+                                  : memory::data_type::f32;
+}
+
+/// Everything a primitive depends on: extents, strides, whether it adds to the result, what operands are.
 using ProductKey = std::array<int64_t, 15>;
 
 struct Product {
@@ -35,9 +44,9 @@ class ProductCache {
 
  private:
   Product make(const ProductKey& key) {
-    const auto [batch, m, n, k, a0, a1, a2, w0, w1, w2, c0, c1, c2, accumulate, halves] = key;
+    const auto [batch, m, n, k, a0, a1, a2, w0, w1, w2, c0, c1, c2, accumulate, operands] = key;
     bool batched = batch > 1;
-    const auto type = halves ? memory::data_type::bf16 : memory::data_type::f32;
+    const auto type = data_type(Operands(operands));
     memory::desc a = describe(type, batched, {batch, m, k}, {a0, a1, a2});
     memory::desc w = describe(type, batched, {w0 == 0 ? 1 : batch, k, n}, {w0, w1, w2});
     if (a0 == 0) a = describe(type, batched, {1, m, k}, {a0, a1, a2});
@@ -130,13 +139,14 @@ struct Copy {
 };
 
 /// The operand as oneDNN takes it: itself where that is possible.
-MatrixOperand plain(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, bool halves, Copy& copy) {
+MatrixOperand plain(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, Operands type, Copy& copy) {
   if (is_plain({x.batch == 0 ? 1 : batch, rows, columns}, {x.batch, x.row, x.column})) return x;
-  return halves ? packed(x, batch, rows, columns, copy.halves) : packed(x, batch, rows, columns, copy.floats);
+  return type == Operands::f32 ? packed(x, batch, rows, columns, copy.floats)
+                               : packed(x, batch, rows, columns, copy.halves);
 }
 
 void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
-                    int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+                    int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, Operands type) {
   if (batch == 0 || m == 0 || n == 0) return;
   if (k == 0) {
     if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
@@ -145,7 +155,7 @@ void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperan
   // oneDNN cannot repeat both operands over a batch.
   if (batch > 1 && a.batch == 0 && w.batch == 0) {
     for (int64_t b = 0; b < batch; ++b)
-      multiply_plain(1, m, n, k, a, w, c + b * c_batch, 0, c_row, c_column, accumulate, halves);
+      multiply_plain(1, m, n, k, a, w, c + b * c_batch, 0, c_row, c_column, accumulate, type);
     return;
   }
   // oneDNN writes rows: a result stored by columns is the transposed product.
@@ -160,7 +170,7 @@ void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperan
   const AloneOnThisThread small(2.0 * double(batch * m) * double(n * k) < small_product_flops);
   thread_local ProductCache cache;
   Product& product = cache.get({batch, m, n, k, a.batch, a.row, a.column, w.batch, w.row, w.column, c_batch, c_row,
-                                c_column, accumulate, halves});
+                                c_column, accumulate, int64_t(type)});
   product.a.set_data_handle(const_cast<void*>(a.data));
   product.w.set_data_handle(const_cast<void*>(w.data));
   product.c.set_data_handle(c);
@@ -170,46 +180,60 @@ void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperan
 }
 
 void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
-              int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, bool halves) {
+              int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, Operands type) {
   if (batch == 0 || m == 0 || n == 0) return;
   thread_local Copy copy_of_a, copy_of_w;
   thread_local std::vector<float> result;
-  a = plain(a, batch, m, k, halves, copy_of_a);
-  w = plain(w, batch, k, n, halves, copy_of_w);
+  a = plain(a, batch, m, k, type, copy_of_a);
+  w = plain(w, batch, k, n, type, copy_of_w);
   const std::array<int64_t, 3> extents{batch, m, n}, strides{c_batch, c_row, c_column};
   const bool by_rows_or_columns = c_column == 1 || c_row == 1 || n == 1 || m == 1;
   if (by_rows_or_columns && is_plain(extents, strides))
-    return multiply_plain(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, halves);
+    return multiply_plain(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, type);
   result.resize(static_cast<size_t>(batch * m * n));
   if (accumulate)
     each_place(extents, strides, [&](int64_t dense, int64_t at) { result[static_cast<size_t>(dense)] = c[at]; });
-  multiply_plain(batch, m, n, k, a, w, result.data(), m * n, n, 1, accumulate, halves);
+  multiply_plain(batch, m, n, k, a, w, result.data(), m * n, n, 1, accumulate, type);
   each_place(extents, strides, [&](int64_t dense, int64_t at) { c[at] = result[static_cast<size_t>(dense)]; });
 }
 
-/// oneDNN multiplies bf16 on processors with AVX-512 or AMX alone.
-bool multiplies_halves() {
-  static const bool able = [] {
+/// Whether oneDNN multiplies such operands here, and by more than its plain loops: it does so on processors with
+/// instructions for them alone (bf16: AVX-512 or AMX; fp16: AVX-512 FP16, and oneDNN 3).
+bool multiplies(Operands type) {
+  const auto able = [](Operands operands) {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    const auto desc = [](memory::data_type type) { return memory::desc({4, 4}, type, memory::dims{4, 1}); };
+    const auto desc = [](memory::data_type data) { return memory::desc({4, 4}, data, memory::dims{4, 1}); };
     try {
-      dnnl::matmul::primitive_desc(
-          {desc(memory::data_type::bf16), desc(memory::data_type::bf16), desc(memory::data_type::f32)}, engine);
-      return true;
+      const dnnl::matmul::primitive_desc description(
+          {desc(data_type(operands)), desc(data_type(operands)), desc(memory::data_type::f32)}, engine);
+      return !std::string_view(description.impl_info_str()).starts_with("ref");
     } catch (const dnnl::error&) {
       return false;
     }
-  }();
-  return able;
+  };
+  static const bool bf16 = able(Operands::bf16), fp16 = able(Operands::fp16);
+  return type == Operands::bf16 ? bf16 : type == Operands::fp16 ? fp16 : true;
 }
 
 /// An operand as floats, densely in `out`.
+template <class Half>
 MatrixOperand widened(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, std::vector<float>& out) {
-  std::vector<uint16_t> halves;
+  std::vector<Half> halves;
   const MatrixOperand dense = packed(x, batch, rows, columns, halves);
-  out.resize(halves.size());
-  for (size_t i = 0; i < out.size(); ++i) out[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+  out.assign(halves.begin(), halves.end());
   return {out.data(), dense.batch, dense.row, dense.column};
+}
+
+/// By oneDNN, or widened first where it cannot.
+template <class Half>
+void multiply_halves(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
+                     int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, Operands type) {
+  if (multiplies(type) || batch == 0 || m == 0 || n == 0 || k == 0)
+    return multiply(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, type);
+  std::vector<float> wide_a, wide_w;
+  a = widened<Half>(a, batch, m, k, wide_a);
+  w = widened<Half>(w, batch, k, n, wide_w);
+  multiply(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, Operands::f32);
 }
 
 }  // namespace
@@ -220,7 +244,7 @@ extern "C" void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, 
                                 int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                 int accumulate) {
   hetsynth::multiply(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                     c_column, accumulate != 0, false);
+                     c_column, accumulate != 0, hetsynth::Operands::f32);
 }
 
 extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
@@ -228,11 +252,15 @@ extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_
                                      int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                      int accumulate) {
   using namespace hetsynth;
-  MatrixOperand left{a, a_batch, a_row, a_column}, right{w, w_batch, w_row, w_column};
-  if (multiplies_halves() || batch == 0 || m == 0 || n == 0 || k == 0)
-    return multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, true);
-  std::vector<float> wide_a, wide_w;
-  left = widened(left, batch, m, k, wide_a);
-  right = widened(right, batch, k, n, wide_w);
-  multiply(batch, m, n, k, left, right, c, c_batch, c_row, c_column, accumulate != 0, false);
+  multiply_halves<Bf16>(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
+                        c_column, accumulate != 0, Operands::bf16);
+}
+
+extern "C" void hetsynth_matmul_fp16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
+                                     int64_t a_row, int64_t a_column, const void* w, int64_t w_batch, int64_t w_row,
+                                     int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
+                                     int accumulate) {
+  using namespace hetsynth;
+  multiply_halves<Fp16>(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
+                        c_column, accumulate != 0, Operands::fp16);
 }

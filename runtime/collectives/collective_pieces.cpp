@@ -39,7 +39,7 @@ Piece part_of(const CollectiveCall& call, const Range& piece, const Range& withi
 
 }  // namespace
 
-int64_t bytes_per_element(ElementType type) { return type == ElementType::bf16 ? 2 : 4; }
+int64_t bytes_per_element(ElementType type) { return type == ElementType::bf16 || type == ElementType::fp16 ? 2 : 4; }
 
 Piece all_reduce_share(int64_t count, int member, int members) {
   const int64_t from = count * member / members, to = count * (member + 1) / members;

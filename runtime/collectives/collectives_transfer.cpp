@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "dsl/base/error.h"
+#include "runtime/collectives/collective_pieces.h"
+#include "runtime/rank/half.h"
 
 namespace hetsynth {
 namespace {
@@ -17,28 +18,20 @@ constexpr int64_t block_elements = 2048;
 // Below this size every member reduces all elements for itself; above, each reduces its share and hands it to all.
 constexpr int64_t shared_reduction_elements = 4096;
 
-int64_t bytes_of(ElementType type) { return type == ElementType::bf16 ? 2 : 4; }
-
 const char* source_of(const CollectiveCall& call) { return static_cast<const char*>(call.source); }
 char* destination_of(const CollectiveCall& call) { return static_cast<char*>(call.destination); }
 
-/// The upper half of a float. Sums of it are sums of floats, rounded once.
-struct Half {
-  uint16_t bits;
-  Half() = default;
-  explicit Half(float x) {
-    const auto b = std::bit_cast<uint32_t>(x);
-    bits = static_cast<uint16_t>(x == x ? (b + 0x7fff + (b >> 16 & 1)) >> 16 : b >> 16 | 0x40);
-  }
-  operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
-};
-/// What reductions of a type are computed in.
+/// What reductions of a type are computed in: sums of numbers of 16 bits are sums of floats, rounded once.
 template <typename T>
 struct Wide {
   using type = T;
 };
 template <>
-struct Wide<Half> {
+struct Wide<Bf16> {
+  using type = float;
+};
+template <>
+struct Wide<Fp16> {
   using type = float;
 };
 
@@ -161,8 +154,8 @@ int64_t all_gather(std::span<const CollectiveCall* const> calls, int member) {
   for (size_t j = 0; j < calls.size(); ++j) {
     const int64_t from = own.bounds[j] * own.inner, part = own.bounds[j + 1] * own.inner - from;
     for (int64_t o = 0; o < own.outer; ++o) {
-      bytes +=
-          copy_elements(bytes_of(own.type), destination_of(own), o * row + from, source_of(*calls[j]), o * part, part);
+      bytes += copy_elements(bytes_per_element(own.type), destination_of(own), o * row + from, source_of(*calls[j]),
+                             o * part, part);
     }
   }
   return bytes;
@@ -177,7 +170,7 @@ int64_t halo_exchange(std::span<const CollectiveCall* const> calls, int member) 
     const Range part{own.bounds[j], own.bounds[j + 1]}, given = common(held, part);
     for (int64_t o = 0; o < own.outer && given.lo < given.hi; ++o) {
       bytes +=
-          copy_elements(bytes_of(own.type), destination_of(own),
+          copy_elements(bytes_per_element(own.type), destination_of(own),
                         (o * (held.hi - held.lo) + given.lo - held.lo) * own.inner, source_of(*calls[j]),
                         (o * (part.hi - part.lo) + given.lo - part.lo) * own.inner, (given.hi - given.lo) * own.inner);
     }
@@ -197,7 +190,7 @@ int64_t all_to_all_from_first(std::span<const CollectiveCall* const> calls, size
       for (int64_t r = 0; r < rows * own.middle; ++r) {
         const int64_t to = ((o * own.first + f0) * own.middle + r) * kept;
         const int64_t from = (o * rows * own.middle + r) * own.second + s0;
-        bytes += copy_elements(bytes_of(own.type), destination_of(own), to * own.inner, source_of(*calls[j]),
+        bytes += copy_elements(bytes_per_element(own.type), destination_of(own), to * own.inner, source_of(*calls[j]),
                                from * own.inner, kept * own.inner);
       }
     }
@@ -217,7 +210,7 @@ int64_t all_to_all_from_second(std::span<const CollectiveCall* const> calls, siz
       for (int64_t r = 0; r < rows * own.middle; ++r) {
         const int64_t to = (o * rows * own.middle + r) * own.second + s0;
         const int64_t from = ((o * own.first + f0) * own.middle + r) * columns;
-        bytes += copy_elements(bytes_of(own.type), destination_of(own), to * own.inner, source_of(*calls[j]),
+        bytes += copy_elements(bytes_per_element(own.type), destination_of(own), to * own.inner, source_of(*calls[j]),
                                from * own.inner, columns * own.inner);
       }
     }
@@ -241,11 +234,11 @@ int64_t transfer_as(std::span<const CollectiveCall* const> calls, int member) {
       return own.from_first ? all_to_all_from_first(calls, static_cast<size_t>(member))
                             : all_to_all_from_second(calls, static_cast<size_t>(member));
     case CollectiveKind::broadcast:
-      return copy_elements(bytes_of(own.type), destination_of(own), 0, source_of(*calls[static_cast<size_t>(own.root)]),
-                           0, own.count);
+      return copy_elements(bytes_per_element(own.type), destination_of(own), 0,
+                           source_of(*calls[static_cast<size_t>(own.root)]), 0, own.count);
     case CollectiveKind::send:
       return own.destination == nullptr ? 0
-                                        : copy_elements(bytes_of(own.type), destination_of(own), 0,
+                                        : copy_elements(bytes_per_element(own.type), destination_of(own), 0,
                                                         source_of(*calls[calls[0]->source ? 0 : 1]), 0, own.count);
   }
   return 0;
@@ -285,13 +278,15 @@ int64_t transfer(std::span<const CollectiveCall* const> calls, int member) {
     case ElementType::i32:
       return transfer_as<int32_t>(calls, member);
     case ElementType::bf16:
-      return transfer_as<Half>(calls, member);
+      return transfer_as<Bf16>(calls, member);
+    case ElementType::fp16:
+      return transfer_as<Fp16>(calls, member);
   }
   return 0;
 }
 
 void check_call(const CollectiveCall& call, int members) {
-  if (call.type > ElementType::bf16) reject(call, "unknown element type");
+  if (call.type > ElementType::fp16) reject(call, "unknown element type");
   if (call.reduce > Reduction::product) reject(call, "unknown reduction");
   if (std::min({call.count, call.outer, call.first, call.middle, call.second, call.inner, call.before, call.after}) < 0)
     reject(call, "negative size");

@@ -54,7 +54,7 @@ bool reduces(CollectiveKind kind) {
 
 std::string text(const CollectiveCall& call) {
   std::string out = fmt::format("{} of instruction {}, axis {}, ", name(call.kind), call.id, call.axis);
-  constexpr std::array types{"f32", "i32", "bf16"};
+  constexpr std::array types{"f32", "i32", "bf16", "fp16"};
   const char* type = types.at(static_cast<size_t>(call.type));
   switch (call.kind) {
     case CollectiveKind::all_gather:

@@ -21,7 +21,7 @@ enum class CollectiveKind : uint8_t {
   send,
   halo_exchange
 };
-enum class ElementType : uint8_t { f32 = 0, i32 = 1, bf16 = 2 };  ///< numbered as in codegen/interface/abi.h
+enum class ElementType : uint8_t { f32 = 0, i32 = 1, bf16 = 2, fp16 = 3 };  ///< numbered as in codegen/interface/abi.h
 enum class Reduction : uint8_t { sum = 0, max = 1, average = 2, min = 3, product = 4 };
 
 std::string_view name(CollectiveKind kind);

@@ -10,6 +10,9 @@ using hetsynth::cuda::ProductType;
 
 namespace {
 
+/// As codegen/interface/abi.h numbers them.
+constexpr ProductType operand_types[] = {ProductType::f32, ProductType::bf16, ProductType::fp16};
+
 CudaDevice& device_of(HetsynthContext* context) { return *static_cast<CudaDevice*>(context->device); }
 
 /// NCCL's functions know no context: one thread issues one rank's step.
@@ -101,12 +104,21 @@ int hetsynth_device_matmul_bf16(HetsynthContext* context, int64_t batch, int64_t
       {a, w, c}, accumulate != 0);
 }
 
-int hetsynth_device_matmul_then(HetsynthContext* context, int bf16, int64_t m, int64_t n, int64_t k, const void* a,
+int hetsynth_device_matmul_fp16(HetsynthContext* context, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a,
+                                int64_t a_batch, int64_t a_row, int64_t a_column, const void* w, int64_t w_batch,
+                                int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,
+                                int64_t c_column, int accumulate) {
+  return device_of(context).multiply(
+      {batch, m, n, k, a_batch, a_row, a_column, w_batch, w_row, w_column, c_batch, c_row, c_column, ProductType::fp16},
+      {a, w, c}, accumulate != 0);
+}
+
+int hetsynth_device_matmul_then(HetsynthContext* context, int operands, int64_t m, int64_t n, int64_t k, const void* a,
                                 int64_t a_row, int64_t a_column, const void* w, int64_t w_row, int64_t w_column,
                                 float* c, int64_t c_row, int epilogue, float* bias, float* beside) {
-  return device_of(context).multiply({1, m, n, k, 0, a_row, a_column, 0, w_row, w_column, 0, c_row, 1,
-                                      bf16 ? ProductType::bf16 : ProductType::f32, epilogue},
-                                     {a, w, c, bias, beside}, false);
+  return device_of(context).multiply(
+      {1, m, n, k, 0, a_row, a_column, 0, w_row, w_column, 0, c_row, 1, operand_types[operands], epilogue},
+      {a, w, c, bias, beside}, false);
 }
 
 int hetsynth_device_attention(HetsynthContext* context, const int64_t* sizes, const int64_t* strides, float scale,
@@ -164,6 +176,7 @@ std::vector<std::pair<std::string, void*>> cuda_symbols() {
   return {{"hetsynth_launch", address(&hetsynth_launch)},
           {"hetsynth_device_matmul", address(&hetsynth_device_matmul)},
           {"hetsynth_device_matmul_bf16", address(&hetsynth_device_matmul_bf16)},
+          {"hetsynth_device_matmul_fp16", address(&hetsynth_device_matmul_fp16)},
           {"hetsynth_device_matmul_then", address(&hetsynth_device_matmul_then)},
           {"hetsynth_device_attention", address(&hetsynth_device_attention)},
           {"hetsynth_device_attention_gradient", address(&hetsynth_device_attention_gradient)},

@@ -196,7 +196,7 @@ constexpr int out_of_memory = 2, not_ready = 600, capture_relaxed = 2;
 constexpr int attribute_major = 75, attribute_minor = 76;
 // Of nccl.h.
 constexpr int nccl_in_progress = 7, nccl_no_color = -1;
-constexpr int nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9;
+constexpr int nccl_int32 = 2, nccl_float16 = 6, nccl_float32 = 7, nccl_bfloat16 = 9;
 constexpr int nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4;
 
 }  // namespace hetsynth::cuda

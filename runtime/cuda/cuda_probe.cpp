@@ -289,13 +289,13 @@ class GpuProbe {
              together;
     };
     FusedProducts out;
-    for (const bool bf16 : {false, true})
+    for (const auto& [operands, type] :
+         {std::pair(DType::f32, ProductType::f32), {DType::bf16, ProductType::bf16}, {DType::fp16, ProductType::fp16}})
       for (const ProductEpilogue epilogue : product_epilogues) {
         double seconds = 0;
         for (int number : cublas_numbers(epilogue))
-          seconds +=
-              gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, bf16 ? ProductType::bf16 : ProductType::f32}, number);
-        if (seconds >= 0) out.insert({epilogue, bf16});
+          seconds += gained({1, m, n, k, 0, k, 1, 0, n, 1, 0, n, 1, type}, number);
+        if (seconds >= 0) out.insert({epilogue, operands});
       }
     return out;
   }

@@ -13,7 +13,7 @@
 
 namespace hetsynth::cuda {
 
-/// What a and w are, and how they are multiplied; sums and c are float32. Generated programs ask for the first two.
+/// What a and w are, and how they are multiplied; sums and c are float32. No generated program asks for TF32.
 enum class ProductType : uint8_t {
   f32,  ///< float32, multiplied as such
   bf16,

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/collectives/collective_pieces.h"
+
 namespace hetsynth::cuda {
 namespace {
-
-int64_t element_bytes(ElementType type) { return type == ElementType::bf16 ? 2 : 4; }
 
 int nccl_type(ElementType type) {
   switch (type) {
@@ -13,6 +13,8 @@ int nccl_type(ElementType type) {
       return nccl_int32;
     case ElementType::bf16:
       return nccl_bfloat16;
+    case ElementType::fp16:
+      return nccl_float16;
     case ElementType::f32:
       break;
   }
@@ -72,7 +74,7 @@ CollectiveBytes bytes_of(const CollectiveCall& call, int coordinate) {
     case CollectiveKind::all_reduce:
       break;
   }
-  return {size_t(source * element_bytes(call.type)), size_t(destination * element_bytes(call.type))};
+  return {size_t(source * bytes_per_element(call.type)), size_t(destination * bytes_per_element(call.type))};
 }
 
 bool StagedCommunicator::run(const CollectiveCall& call) {

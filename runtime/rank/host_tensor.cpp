@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "dsl/base/error.h"
+#include "runtime/rank/half.h"
 
 namespace hetsynth {
 
@@ -42,8 +42,13 @@ Array to_array(const HostTensor& tensor) {
       break;
     }
     case DType::bf16: {
-      const auto halves = tensor.as<uint16_t>();
-      for (size_t i = 0; i < halves.size(); ++i) out.values[i] = std::bit_cast<float>(uint32_t{halves[i]} << 16);
+      const auto values = tensor.as<Bf16>();
+      out.values.assign(values.begin(), values.end());
+      break;
+    }
+    case DType::fp16: {
+      const auto values = tensor.as<Fp16>();
+      out.values.assign(values.begin(), values.end());
       break;
     }
   }
@@ -60,11 +65,12 @@ HostTensor to_host_tensor(const Array& array, DType dtype) {
       case DType::i32:
         out.as<int32_t>()[i] = static_cast<int32_t>(std::lround(array.values[i]));
         break;
-      case DType::bf16: {
-        const auto single = static_cast<float>(rounded_to_bf16(array.values[i]));
-        out.as<uint16_t>()[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(single) >> 16);
+      case DType::bf16:
+        out.as<Bf16>()[i] = Bf16(static_cast<float>(array.values[i]));
         break;
-      }
+      case DType::fp16:
+        out.as<Fp16>()[i] = Fp16(static_cast<float>(array.values[i]));
+        break;
     }
   }
   return out;

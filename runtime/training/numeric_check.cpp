@@ -19,7 +19,7 @@ constexpr double margin = 8;
 /// Of exp, log and the like in generated code, in units of the last place.
 constexpr double function_ulps = 4;
 constexpr double roundoff_f32 = 0x1p-24;
-constexpr double roundoff_bf16 = 0x1p-9;
+
 /// Evaluations of bodies per second, cautiously.
 constexpr double evaluations_per_second = 5e6;
 
@@ -72,10 +72,17 @@ bool is_integer(const Expr& e) {
   }
 }
 
-/// Units of roundoff that computing the expression costs, and whether bf16 is among its formats.
+/// Units of roundoff that computing the expression costs, and that of the coarsest of its formats.
 struct Cost {
   double units = 0;
-  bool bf16 = false;
+  double roundoff = roundoff_f32, absolute = 0;
+
+  void add_format(DType dtype) {
+    const HalfFormat* half = half_format(dtype);
+    if (!half) return;
+    roundoff = std::max(roundoff, std::ldexp(1, -half->fraction_bits - 1));
+    absolute = std::max(absolute, std::ldexp(1, half->least_exponent - half->fraction_bits - 1));
+  }
 };
 
 void add_cost(const Expr& e, Cost& cost) {
@@ -101,7 +108,8 @@ void add_cost(const Expr& e, Cost& cost) {
       cost.units += function_ulps;
       break;
     case ExprKind::round_bf16:
-      cost.bf16 = true;
+    case ExprKind::round_fp16:
+      cost.add_format(*rounds_to(e.kind()));
       break;
     case ExprKind::select:
       add_cost(e.arg(1), cost);
@@ -121,16 +129,21 @@ int64_t sum_length(const Space& space) {
   return terms;
 }
 
-/// How an element of a node's result errs in itself, as a part of the sum of its terms' magnitudes.
-double roundoff_of(const Node& node) {
-  if (node.type.dtype == DType::i32 || is_integer(node.body)) return 0;
+/// How an element of a node's result errs in itself: as a part of the sum of its terms' magnitudes, and whatever that
+/// is, by half of the least subnormal number.
+struct Error {
+  double relative = 0, absolute = 0;
+};
+
+Error error_of(const Node& node) {
+  if (node.type.dtype == DType::i32 || is_integer(node.body)) return {};
   Cost cost;
   add_cost(node.body, cost);
-  bool bf16 = cost.bf16 || node.type.dtype == DType::bf16;
+  cost.add_format(node.type.dtype);
   int64_t terms = sum_length(node.space);
   if (terms > 1) cost.units += 2 * std::sqrt(double(terms));
-  if (bf16) cost.units += 1;
-  return cost.units * (bf16 ? roundoff_bf16 : roundoff_f32);
+  if (cost.roundoff > roundoff_f32) cost.units += 1;
+  return {cost.units * cost.roundoff, cost.absolute};
 }
 
 std::vector<LocalArray> inputs_of(const Node& node, const std::vector<Array>& values) {
@@ -177,12 +190,13 @@ std::vector<Array> interpret_with_noise(const Program& program, const Bindings& 
     }
     const std::vector<LocalArray> inputs = inputs_of(node, values);
     out = evaluated(node, node.body, inputs, context);
-    const double unit = roundoff_of(node);
-    if (unit == 0) continue;
+    const Error error = error_of(node);
+    if (error.relative == 0) continue;
     const Array magnitude = magnitudes(node, inputs, out, context);
     for (size_t e = 0; e < out.values.size(); ++e) {
       double direction = 2 * double(random() >> 11) * 0x1p-53 - 1;
-      if (std::isfinite(magnitude.values[e])) out.values[e] += direction * unit * magnitude.values[e];
+      if (std::isfinite(magnitude.values[e]))
+        out.values[e] += direction * (error.relative * magnitude.values[e] + error.absolute);
     }
   }
   return values;

@@ -43,8 +43,9 @@ OperatorClass operator_class(const Program& program, const Node& node) {
     for (const DimIndex& index : access->dims) window = window || index.terms.size() > 1;
   if (!own_a || !own_b) return OperatorClass::loop;
   if (window) return OperatorClass::convolution;
-  const auto bf16 = [&](int i) { return program[node.inputs[size_t(body.arg(i).index())]].type.dtype == DType::bf16; };
-  return bf16(0) && bf16(1) ? OperatorClass::matmul_bf16 : OperatorClass::matmul;
+  const auto type = [&](int i) { return program[node.inputs[size_t(body.arg(i).index())]].type.dtype; };
+  if (type(0) == type(1) && type(0) == DType::bf16) return OperatorClass::matmul_bf16;
+  return type(0) == type(1) && type(0) == DType::fp16 ? OperatorClass::matmul_fp16 : OperatorClass::matmul;
 }
 
 }  // namespace

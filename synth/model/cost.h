@@ -3,7 +3,8 @@
 //
 // Operator, on device d:     call + max(flops_d / flops_per_second, bytes_d / memory_bytes_per_second); the step waits
 // for the slowest device. The speed and what a call costs are those of the operator's class
-// (dsl/cluster/device_speed.h), in which products of bf16 operands are apart; a fused operator is no call of its own.
+// (dsl/cluster/device_speed.h), in which products of bf16 and of fp16 operands are apart; a fused operator is no call
+// of its own.
 //   flops_d, bytes_d: the part of the iteration space and of the operands the device really touches. A tensor that an
 //   elementwise operator makes and a single operator reads once in the same order is fused: its bytes are not charged.
 //   One-hot loops count the rows moved. Attention on cpu devices is priced as the nest of blocks it becomes

@@ -169,6 +169,10 @@ TEST(NotFinite, TheFirstValueIsNamedWithItsLine) {
   EXPECT_THAT(run("relu(matmul(x, w1))", "exp(1000 * matmul(x, w1))"),
               Fails(1, AllOf(HasSubstr("model.cpp:8:"), HasSubstr("[exp]"), HasSubstr("in step 0"),
                              HasSubstr("the largest number it was computed from is"), HasSubstr("exp overflows"))));
+  EXPECT_THAT(
+      run("relu(matmul(x, w1))", "relu(matmul(cast(1e6 * x, fp16), cast(w1, fp16)))"),
+      Fails(1, AllOf(HasSubstr("model.cpp:8:"), HasSubstr("[cast]"), HasSubstr("in step 0"), HasSubstr("inf at ["),
+                     HasSubstr("fp16 holds nothing beyond 65504: take a DynamicLossScale"))));
   EXPECT_THAT(run("0.1}", "1e30}"), Fails(1, AllOf(HasSubstr("the loss of step"), HasSubstr("learning rate"))));
 }
 

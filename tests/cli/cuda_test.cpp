@@ -54,5 +54,22 @@ TEST(CudaCommands, InspectWritesAProjectForNvcc) {
   EXPECT_THAT(place.read("step/CMakeLists.txt"), HasSubstr("add_executable(rank0 main.cu rank0_host.cpp)"));
 }
 
+/// A P100 has no tensor cores: products of fp16 are float32's to it. A V100 has some.
+TEST(CudaCommands, PlanSaysOfWhichProductsItKnowsNoSpeed) {
+  const Workplace place;
+  std::string model(small_model);
+  const std::string product = "matmul(x, w1)";
+  model.replace(model.find(product), product.size(), "matmul(cast(x, fp16), cast(w1, fp16))");
+  place.write("half.cpp", model);
+  for (const char* name : {"P100", "V100"})
+    place.write(std::string(name) + ".toml",
+                std::string("[[host]]\n  [[host.device]]\n  name = \"old\"\n  model = \"") + name + "\"\n");
+  const std::string note =
+      "products of fp16 count as fast as those of float32 on old, of which no matmul_fp16 is known";
+  EXPECT_THAT(place.run("plan half.cpp --cluster P100.toml").out, HasSubstr(note));
+  EXPECT_THAT(place.run("plan half.cpp --cluster V100.toml").out, ::testing::Not(HasSubstr("note:")));
+  EXPECT_THAT(place.run("plan model.cpp --cluster P100.toml").out, ::testing::Not(HasSubstr("note:")));
+}
+
 }  // namespace
 }  // namespace hetsynth::testing

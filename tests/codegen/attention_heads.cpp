@@ -11,8 +11,9 @@
 namespace hetsynth::testing_support {
 
 std::string text(const Heads& h) {
-  return fmt::format("{}_queries_{}_keys_{}_features_{}_values{}{}{}_group_{}", h.queries, h.keys, h.features, h.values,
-                     h.causal ? "_causal" : "", h.bias ? "_bias" : "", h.dropout > 0 ? "_dropped" : "", h.group);
+  return fmt::format("{}_queries_{}_keys_{}_features_{}_values{}{}{}_group_{}{}", h.queries, h.keys, h.features,
+                     h.values, h.causal ? "_causal" : "", h.bias ? "_bias" : "", h.dropout > 0 ? "_dropped" : "",
+                     h.group, h.precision == "bf16" ? "" : "_" + h.precision);
 }
 void PrintTo(const Heads& heads, std::ostream* out) { *out << text(heads); }
 
@@ -40,7 +41,15 @@ std::vector<Heads> heads_for_tensor_cores() {
           {.queries = 70, .keys = 20, .features = 96, .values = 48},
           {.queries = 33, .keys = 33, .features = 80, .values = 112, .causal = true},
           {.queries = 130, .keys = 50, .bias = true, .dropout = 0.2},
-          {.queries = 64, .keys = 64, .causal = true, .dropout = 0.25, .group = 3, .batch = 2}};
+          {.queries = 64, .keys = 64, .causal = true, .dropout = 0.25, .group = 3, .batch = 2},
+          {.precision = "fp16"},
+          {.queries = 150, .keys = 150, .features = 64, .values = 64, .causal = true, .precision = "fp16"},
+          {.queries = 20, .keys = 70, .features = 128, .values = 96, .precision = "fp16"},
+          {.queries = 64, .keys = 64, .causal = true, .dropout = 0.25, .group = 3, .batch = 2, .precision = "fp16"}};
+}
+
+double attention_bound(const Heads& heads) {
+  return heads.precision == "fp16" ? bf16_attention_bound / 4 : bf16_attention_bound;
 }
 
 }  // namespace hetsynth::testing_support

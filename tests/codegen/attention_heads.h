@@ -25,9 +25,11 @@ Program program_of(const Heads& heads);
 /// strips and tiles the kernels for tensor cores have, and whether operands stay in registers.
 std::vector<Heads> heads_for_tensor_cores();
 
-/// What results of bf16 attention may differ by, of 1 + their magnitude. The interpreter rounds weights to bf16 after
-/// they are divided by their sum, blocks before that: either is off by 2^-9 of itself at most, and so is the gradient
-/// by the scores, which is computed from the result. Sums of weights are 1, values and gradients around 1 to 3.
+/// What results of attention may differ by, of 1 + their magnitude. The interpreter rounds weights to bf16 after they
+/// are divided by their sum, blocks before that: either is off by 2^-9 of itself at most (of fp16 2^-11), and so is the
+/// gradient by the scores, which is computed from the result. Sums of weights are 1, values and gradients around 1
+/// to 3.
 constexpr double bf16_attention_bound = 6 * 0x1p-8;
+double attention_bound(const Heads& heads);
 
 }  // namespace hetsynth::testing_support

@@ -33,11 +33,11 @@ struct Heads {
   double dropout = 0;
   int64_t group = 1;  ///< query heads per key head
   bool scores_read = false;
-  bool bf16 = false;  ///< operands of the products
+  std::string precision = "f32";  ///< operands of the products
 };
 
 void build(const Heads& h) {
-  mixed_precision(h.bf16 ? "bf16" : "f32");
+  mixed_precision(h.precision);
   Tensor q = parameter("q", {h.batch, h.queries, h.heads, h.group, h.features}, normal(1));
   Tensor k = parameter("k", {h.batch, h.keys, h.heads, h.features}, normal(1));
   Tensor v = parameter("v", {h.batch, h.keys, h.heads, h.features}, normal(1));
@@ -67,10 +67,10 @@ int attention_groups(const Program& program, const SpmdProgram& spmd, int rank) 
 /// Loss and updated parameters of one step. Sums of at most some hundred products of values around 1 in float32, and
 /// gradients that pass three of them: 2e-5 is some hundred roundings.
 constexpr double float_tolerance = 2e-5;
-/// Blocks round weights to bf16 before these are divided by their sum, the interpreter behind it: either is off by 2^-9
-/// of itself at most, and so is the gradient by the scores, which is computed from the result. Sums of weights are 1,
-/// values and gradients around 1 to 3.
-constexpr double bf16_tolerance = 6 * 0x1p-8;
+/// Blocks round weights to 16 bits before these are divided by their sum, the interpreter behind it: either is off by
+/// 2^-9 of itself at most (of fp16 2^-11), and so is the gradient by the scores, which is computed from the result.
+/// Sums of weights are 1, values and gradients around 1 to 3.
+double tolerance_of(const std::string& precision) { return 6 * (precision == "bf16" ? 0x1p-8 : 0x1p-10); }
 
 void expect_step(const Program& program, const SpmdProgram& spmd, double tolerance = float_tolerance) {
   GeneratedRun run(program, spmd);
@@ -102,9 +102,9 @@ TEST(Attention, IsFoundInEveryForm) {
     }
 }
 
-TEST(Attention, OfBf16OperandsIsFound) {
-  for (double dropout : {0.0, 0.25}) {
-    const Program program = program_of({.causal = true, .dropout = dropout, .bf16 = true});
+TEST(Attention, OfOperandsOf16BitsIsFound) {
+  for (const auto& [dropout, type] : {std::pair(0.0, DType::bf16), {0.25, DType::bf16}, {0.25, DType::fp16}}) {
+    const Program program = program_of({.causal = true, .dropout = dropout, .precision = std::string(name(type))});
     std::vector<Attention> found = find_attention(program);
     ASSERT_EQ(found.size(), 1u);
     EXPECT_TRUE(found[0].has_gradient());
@@ -114,7 +114,7 @@ TEST(Attention, OfBf16OperandsIsFound) {
     products.insert(products.end(), {found[0].scores, found[0].mixed, found[0].weights_gradient});
     EXPECT_EQ(products.size(), 6u);
     for (NodeId product : products)
-      for (NodeId operand : program[product].inputs) EXPECT_EQ(program[operand].type.dtype, DType::bf16);
+      for (NodeId operand : program[product].inputs) EXPECT_EQ(program[operand].type.dtype, type);
   }
 }
 
@@ -159,19 +159,22 @@ TEST(Attention, ComputesWhatTheInterpreterComputes) {
   }
 }
 
-TEST(Attention, OfBf16OperandsComputesWhatTheInterpreterComputes) {
+TEST(Attention, OfOperandsOf16BitsComputesWhatTheInterpreterComputes) {
   const Heads cases[] = {
-      {.bf16 = true},
-      {.causal = true, .dropout = 0.25, .group = 3, .bf16 = true},
-      {.batch = 3, .queries = 70, .keys = 260, .heads = 1, .bias = true, .dropout = 0.1, .bf16 = true},
-      {.batch = 1, .queries = 300, .keys = 300, .heads = 1, .features = 16, .causal = true, .bf16 = true},
+      {.precision = "bf16"},
+      {.precision = "fp16"},
+      {.causal = true, .dropout = 0.25, .group = 3, .precision = "bf16"},
+      {.causal = true, .dropout = 0.25, .group = 3, .precision = "fp16"},
+      {.batch = 3, .queries = 70, .keys = 260, .heads = 1, .bias = true, .dropout = 0.1, .precision = "bf16"},
+      {.batch = 1, .queries = 300, .keys = 300, .heads = 1, .features = 16, .causal = true, .precision = "bf16"},
+      {.batch = 1, .queries = 300, .keys = 300, .heads = 1, .features = 16, .causal = true, .precision = "fp16"},
   };
   for (const Heads& h : cases) {
     SCOPED_TRACE(fmt::format("queries {} keys {} group {} dropout {}", h.queries, h.keys, h.group, h.dropout));
     Program program = program_of(h);
     SpmdProgram spmd = whole_program(program);
     EXPECT_EQ(attention_groups(program, spmd, 0), 2);
-    expect_step(program, spmd, bf16_tolerance);
+    expect_step(program, spmd, tolerance_of(h.precision));
   }
 }
 

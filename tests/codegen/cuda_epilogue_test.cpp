@@ -70,7 +70,7 @@ TEST(CudaEpilogue, OnlyWhereTheKernelIsThatOne) {
   // cublasLt's gelu is the tanh approximation, and its own matrix beside the result has rows of a multiple of eight.
   for (const std::string& text : {host_text(network(gelu_erf), gpu()), host_text(network(gelu, 20), gpu())})
     EXPECT_THAT(text, AllOf(HasSubstr(add_bias), Not(ContainsRegex(of_gelu))));
-  const FusedProducts bias_alone = {{ProductEpilogue::bias, false}};
+  const FusedProducts bias_alone = {{ProductEpilogue::bias, DType::f32}};
   EXPECT_THAT(host_text(network(gelu), gpu(&bias_alone)), AllOf(HasSubstr(add_bias), Not(ContainsRegex(of_gelu))));
 }
 
@@ -89,7 +89,7 @@ TEST(CudaEpilogue, ProductsOfBf16AreForAMeasurementToShow) {
   });
   const Program reference = differentiate(trace);
   EXPECT_THAT(host_text(reference, gpu()), Not(HasSubstr("hetsynth_device_matmul_then(context")));
-  const FusedProducts measured = {{ProductEpilogue::bias, true}};
+  const FusedProducts measured = {{ProductEpilogue::bias, DType::bf16}};
   EXPECT_THAT(host_text(reference, gpu(&measured)),
               ContainsRegex("matmul_then\\(context, 1, 130, 8, 16, .*, add_bias, bq, 0\\)"));
 }

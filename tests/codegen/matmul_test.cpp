@@ -10,6 +10,7 @@
 
 #include "codegen/interface/abi.h"
 #include "dsl/ir/type.h"
+#include "runtime/rank/half.h"
 
 namespace hetsynth::test {
 namespace {
@@ -69,21 +70,24 @@ Matrix matrix(int64_t batch, int64_t rows, int64_t columns, Kind kind, uint64_t 
   return m;
 }
 
-/// The values as bf16, and their halves.
+/// The values as numbers of 16 bits.
+template <class Half>
 std::vector<uint16_t> halved(Matrix& m) {
   std::vector<uint16_t> out;
   for (float& v : m.values) {
-    v = float(rounded_to_bf16(v));
-    out.push_back(uint16_t(std::bit_cast<uint32_t>(v) >> 16));
+    const Half half(v);
+    v = half;
+    out.push_back(half.bits);
   }
   return out;
 }
+std::vector<uint16_t> halved(Matrix& m, DType type) { return type == DType::bf16 ? halved<Bf16>(m) : halved<Fp16>(m); }
 
 void expect_product(int64_t batch, int64_t m, int64_t n, int64_t k, Kind a_kind, Kind w_kind, Kind c_kind,
-                    bool accumulate, bool bf16 = false) {
+                    bool accumulate, DType type = DType::f32) {
   Matrix a = matrix(batch, m, k, a_kind, 1), w = matrix(batch, k, n, w_kind, 2), c = matrix(batch, m, n, c_kind, 3);
   std::vector<uint16_t> short_a, short_w;
-  if (bf16) short_a = halved(a), short_w = halved(w);
+  if (is_half(type)) short_a = halved(a, type), short_w = halved(w, type);
   Matrix wanted = c;
   for (int64_t b = 0; b < batch; ++b)
     for (int64_t i = 0; i < m; ++i)
@@ -92,10 +96,11 @@ void expect_product(int64_t batch, int64_t m, int64_t n, int64_t k, Kind a_kind,
         for (int64_t l = 0; l < k; ++l) sum += double(a.at(b, i, l)) * w.at(b, l, j);
         wanted.at(b, i, j) = float(sum);
       }
-  if (bf16)
-    hetsynth_matmul_bf16(batch, m, n, k, short_a.data() + a.first, a.strides[0], a.strides[1], a.strides[2],
-                         short_w.data() + w.first, w.strides[0], w.strides[1], w.strides[2], c.values.data() + c.first,
-                         c.strides[0], c.strides[1], c.strides[2], accumulate);
+  const auto multiply = type == DType::bf16 ? hetsynth_matmul_bf16 : hetsynth_matmul_fp16;
+  if (is_half(type))
+    multiply(batch, m, n, k, short_a.data() + a.first, a.strides[0], a.strides[1], a.strides[2],
+             short_w.data() + w.first, w.strides[0], w.strides[1], w.strides[2], c.values.data() + c.first,
+             c.strides[0], c.strides[1], c.strides[2], accumulate);
   else
     hetsynth_matmul(batch, m, n, k, a.values.data() + a.first, a.strides[0], a.strides[1], a.strides[2],
                     w.values.data() + w.first, w.strides[0], w.strides[1], w.strides[2], c.values.data() + c.first,
@@ -118,14 +123,15 @@ TEST(Matmul, EveryPairOfLayouts) {
 }
 
 /// The operands are exact, sums are those of float32: the same bound.
-TEST(Matmul, OfBf16) {
-  for (Kind a : {Kind::rows, Kind::columns, Kind::wide, Kind::interleaved, Kind::repeated})
-    for (Kind w : {Kind::rows, Kind::columns, Kind::repeated})
-      for (bool accumulate : {false, true}) {
-        expect_product(3, 5, 7, 4, a, w, Kind::rows, accumulate, true);
-        expect_product(1, 17, 33, 20, a, w, Kind::columns, accumulate, true);
-        expect_product(2, 1, 4, 0, a, w, Kind::rows, accumulate, true);
-      }
+TEST(Matmul, OfNumbersOf16Bits) {
+  for (DType type : {DType::bf16, DType::fp16})
+    for (Kind a : {Kind::rows, Kind::columns, Kind::wide, Kind::interleaved, Kind::repeated})
+      for (Kind w : {Kind::rows, Kind::columns, Kind::repeated})
+        for (bool accumulate : {false, true}) {
+          expect_product(3, 5, 7, 4, a, w, Kind::rows, accumulate, type);
+          expect_product(1, 17, 33, 20, a, w, Kind::columns, accumulate, type);
+          expect_product(2, 1, 4, 0, a, w, Kind::rows, accumulate, type);
+        }
 }
 
 TEST(Matmul, ExtentsOfOneAndNothing) {
@@ -153,7 +159,7 @@ RC_GTEST_PROP(Matmul, AnyViews, ()) {
   const Kind c =
       *rc::gen::suchThat(rc::gen::map(rc::gen::inRange(0, kinds), [](int k) { return Kind(k); }), is_one_to_one);
   expect_product(size(4), size(12), size(12), size(12), kind(), kind(), c, *rc::gen::arbitrary<bool>(),
-                 *rc::gen::arbitrary<bool>());
+                 *rc::gen::element(DType::f32, DType::bf16, DType::fp16));
   RC_ASSERT(!::testing::Test::HasFailure());
 }
 

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <vector>
 
+#include "dsl/base/element_type.h"
 #include "dsl/ir/interpreter.h"
 #include "harness.h"
 
@@ -25,6 +28,9 @@ struct Prelude {
   float (*sum)(const float*, long);
   float (*max)(const float*, long);
   float (*uniform)(unsigned long, unsigned, unsigned long, unsigned long);
+  unsigned (*bf16_bits)(float);
+  unsigned (*fp16_bits)(float);
+  float (*of_fp16)(unsigned);
 };
 
 const Prelude& prelude() {
@@ -38,6 +44,13 @@ extern "C" float test_erf(float x) { return erf_f32(x); }
 extern "C" float test_sin(float x) { return sin_f32(x); }
 extern "C" float test_cos(float x) { return cos_f32(x); }
 extern "C" float test_floor(float x) { return floor_f32(x); }
+extern "C" unsigned test_bf16_bits(float x) { return bf16(x).bits; }
+extern "C" unsigned test_fp16_bits(float x) { return fp16(x).bits; }
+extern "C" float test_of_fp16(unsigned bits) {
+  fp16 half;
+  half.bits = (unsigned short)bits;
+  return half;
+}
 extern "C" float test_sum(const float* x, long n) { return row_sum(x, n); }
 extern "C" float test_max(const float* x, long n) { return row_max(x, n); }
 extern "C" float test_uniform(unsigned long a, unsigned b, unsigned long c, unsigned long d) { return uniform(a, b, c, d); }
@@ -51,6 +64,9 @@ extern "C" float test_uniform(unsigned long a, unsigned b, unsigned long c, unsi
     p.floor = p.module.function<float(float)>("test_floor");
     p.sum = p.module.function<float(const float*, long)>("test_sum");
     p.max = p.module.function<float(const float*, long)>("test_max");
+    p.bf16_bits = p.module.function<unsigned(float)>("test_bf16_bits");
+    p.fp16_bits = p.module.function<unsigned(float)>("test_fp16_bits");
+    p.of_fp16 = p.module.function<float(unsigned)>("test_of_fp16");
     p.uniform = p.module.function<float(unsigned long, unsigned, unsigned long, unsigned long)>("test_uniform");
     return p;
   }();
@@ -156,6 +172,41 @@ TEST(Prelude, DrawsTheInterpretersRandomNumbers) {
         for (uint64_t step : {uint64_t(0), uint64_t(99)})
           EXPECT_EQ(double(prelude().uniform(seed, unsigned(stream), index, step)),
                     philox_uniform(seed, stream, index, step));
+}
+
+/// All numbers of fp16, as the reader of stored numbers has them (dsl/base/element_type.h).
+TEST(Prelude, ConvertsEveryNumberOfFp16) {
+  for (unsigned bits = 0; bits < 0x10000; ++bits) {
+    const std::byte stored[] = {std::byte(bits & 0xff), std::byte(bits >> 8)};
+    const double wanted = real_at(stored, {StoredType::Kind::real, 2});
+    const float found = prelude().of_fp16(bits);
+    if (std::isnan(wanted)) {
+      EXPECT_TRUE(std::isnan(found)) << bits;
+      EXPECT_EQ(prelude().fp16_bits(found) & 0x7c00, 0x7c00u) << bits;
+      EXPECT_NE(prelude().fp16_bits(found) & 0x03ff, 0u) << bits;
+      continue;
+    }
+    ASSERT_EQ(double(found), wanted) << bits;
+    ASSERT_EQ(prelude().fp16_bits(found), bits);
+  }
+}
+
+/// Around every number of fp16, halfway to the next one, and anywhere.
+TEST(Prelude, RoundsTo16BitsAsTheInterpreter) {
+  const auto expect_rounded = [&](float x) {
+    ASSERT_EQ(double(prelude().of_fp16(prelude().fp16_bits(x))), rounded_to(DType::fp16, x)) << x;
+    ASSERT_EQ(double(std::bit_cast<float>(prelude().bf16_bits(x) << 16)), rounded_to(DType::bf16, x)) << x;
+  };
+  for (unsigned bits = 0; bits < 0x7c00; ++bits) {
+    const double here = prelude().of_fp16(bits),
+                 next = bits + 1 < 0x7c00 ? double(prelude().of_fp16(bits + 1)) : 65536.0;
+    const auto middle = float((here + next) / 2);
+    for (float x : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 1e9f)})
+      for (float signed_x : {x, -x}) expect_rounded(signed_x);
+  }
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1000000; ++i)
+    if (const auto x = std::bit_cast<float>(uint32_t(random())); !std::isnan(x)) expect_rounded(x);
 }
 
 TEST(Prelude, ContainsOnlyWhatIsCalled) {

@@ -43,11 +43,13 @@ std::string output_of(const std::string& command) {
 }
 
 /// What the project's program prints, built with warnings as errors.
-double loss_of_project(const Program& program, const SpmdProgram& plan, const Cluster& cluster) {
+double loss_of_project(const Program& program, const SpmdProgram& plan, const Cluster& cluster,
+                       const std::string& compiler = "") {
   Folder folder;
   write_standalone_project(folder.path() + "/project", program, plan, cluster);
   std::string build = folder.path() + "/build";
-  output_of("cmake -G Ninja -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror");
+  output_of("cmake -G Ninja -S " + folder.path() + "/project -B " + build + " -DCMAKE_CXX_FLAGS=-Werror" +
+            (compiler.empty() ? "" : " -DCMAKE_CXX_COMPILER=" + compiler));
   output_of("cmake --build " + build);
   std::string printed = output_of(build + "/step");
   EXPECT_THAT(printed, testing::StartsWith("loss "));
@@ -77,6 +79,30 @@ TEST(Standalone, BuildsOutsideOfHetsynthAndAgreesOverRanks) {
   double one = loss_of_project(program, {1e9}), three = loss_of_project(program, {1e9, 2e9, 1e9});
   EXPECT_NEAR(one, std::log(256), 0.5) << "an untrained model knows nothing about 256 bytes";
   EXPECT_NEAR(one, three, 1e-5) << "float32 sums in another order";
+}
+
+/// By both compilers: g++ has another opinion of conversions between integers than clang.
+TEST(Standalone, Fp16IsComputedWithAndReducedAsInHetsynth) {
+  Trace trace("half.cpp");
+  run_builder(trace, [] {
+    mixed_precision("fp16", DynamicLossScale{});
+    auto [x, labels] = synthetic_batch(12, 6, 3);
+    Tensor h = tanh(matmul(x, parameter("w1", {6, 10}, normal(0.3))));
+    minimize(cross_entropy(matmul(h, parameter("w2", {10, 3}, normal(0.3))), labels), SGD{});
+  });
+  const Program program = differentiate(trace);
+  const Cluster cluster = unequal_cluster({1e9, 3e9});
+  const SpmdProgram split = tensor_parallel_plan(program, cluster).program;
+  double whole = 0;
+  for (const char* compiler : {"g++", "clang++-19"}) {
+    if (std::system((std::string(compiler) + " --version > /dev/null 2>&1").c_str()) != 0) continue;
+    SCOPED_TRACE(compiler);
+    whole = loss_of_project(program, whole_program(program), cpu_cluster(1), compiler);
+    EXPECT_NEAR(whole, std::log(3), 0.3);
+    // Sums in another order may round to a neighbour, 2^-10 apart.
+    EXPECT_NEAR(loss_of_project(program, split, cluster, compiler), whole, 1e-3);
+  }
+  EXPECT_GT(whole, 0) << "one of the two is there";
 }
 
 TEST(Standalone, StagesSendToEachOther) {

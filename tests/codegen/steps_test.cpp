@@ -168,15 +168,19 @@ TEST(Steps, ValuesMadeAgainTrainAlikeInLessMemory) {
 }
 
 TEST(Steps, MixedPrecision) {
-  Program program = gpt_program(with(small_gpt, {{"precision", "bf16"}}));
-  std::string text = generate(program, whole_program(program), cpu_cluster(1), 0).files[0].text;
-  EXPECT_NE(text.find("hetsynth_matmul_bf16("), std::string::npos);
-  EXPECT_NE(text.find("bf16* const "), std::string::npos);
-  // Float32 and float64 round some operands to different neighbours, 2^-8 of their size apart.
-  expect_trains_alike(program, whole_program(program), 3, 1e-3);
-  Cluster cluster = unequal_cluster({1e9, 3e9});
-  expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2, 1e-3);
-  expect_trains_alike(program, tensor_parallel_plan(program, cluster).program, 2, 1e-3);
+  for (const std::string precision : {"bf16", "fp16"}) {
+    SCOPED_TRACE(precision);
+    Program program = gpt_program(with(small_gpt, {{"precision", precision}}));
+    std::string text = generate(program, whole_program(program), cpu_cluster(1), 0).files[0].text;
+    EXPECT_NE(text.find("hetsynth_matmul_" + precision + "("), std::string::npos);
+    EXPECT_NE(text.find(precision + "* const "), std::string::npos);
+    // Float32 and float64 round some operands to different neighbours, 2^-8 of their size apart, or 2^-10.
+    const double bound = precision == "bf16" ? 1e-3 : 3e-4;
+    expect_trains_alike(program, whole_program(program), 3, bound);
+    Cluster cluster = unequal_cluster({1e9, 3e9});
+    expect_trains_alike(program, data_parallel_plan(program, cluster, RatioRule::proportional).program, 2, bound);
+    expect_trains_alike(program, tensor_parallel_plan(program, cluster).program, 2, bound);
+  }
 }
 
 TEST(Steps, RunsAreBitwiseRepeatable) {

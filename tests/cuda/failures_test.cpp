@@ -126,7 +126,7 @@ TEST(CudaFailures, LibrariesThatAreNewerThanTheDriver) {
 TEST(CudaFailures, Bf16OnGpusThatCannotMultiplyIt) {
   MachineOptions options;
   options.major = 7, options.minor = 5;
-  const SmallModel& gpt = small_models().back();
+  const SmallModel& gpt = small_models().at(4);
   ASSERT_EQ(gpt.name, "GptBf16");
   for (const char* declared : {"sm_75", "sm_80"}) {
     Cluster cluster = devices({1});
@@ -136,12 +136,32 @@ TEST(CudaFailures, Bf16OnGpusThatCannotMultiplyIt) {
       FAIL() << declared;
     } catch (const UserError& error) {
       EXPECT_EQ(error.code(), ExitCode::failure);
-      EXPECT_THAT(error.what(),
-                  AllOf(HasSubstr("the model multiplies bf16, and device gpu0 cannot"), HasSubstr("sm_80 or later"),
-                        HasSubstr("found:    sm_75"), HasSubstr("--set precision=f32")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("the model multiplies bf16, and device gpu0 cannot"),
+                                      HasSubstr("sm_80 or later"), HasSubstr("found:    sm_75"),
+                                      HasSubstr("train in fp16 with a DynamicLossScale (--set precision=fp16")));
     }
   }
   EXPECT_EQ(failure(options, devices({1})), "") << "float32 runs";
+}
+
+TEST(CudaFailures, KernelsForTensorCoresThatTheGpuHasNot) {
+  MachineOptions options;
+  options.major = 7, options.minor = 0;
+  options.toolkit.through_clang = {"sm_60", "sm_70"};
+  options.cublas_version = 120000;
+  SmallModel gpt = small_models().at(5);
+  gpt.name = "GptFp16OfWideHeads";
+  gpt.settings["width"] = "32";
+  Cluster cluster = devices({1});
+  cluster.devices[0].architecture = "sm_80";
+  try {
+    train_on_doubles(gpt, single_device_plan(program_of(gpt), cluster), cluster, options);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("multiply fp16 by tensor cores, and device gpu0 has none for them"),
+                                    HasSubstr("expected: sm_75 or later"), HasSubstr("found:    sm_70"),
+                                    HasSubstr("write architecture = \"sm_70\" in the cluster file")));
+  }
 }
 
 TEST(CudaFailures, FewerGpusThanTheClusterNames) {

@@ -61,6 +61,10 @@ const std::vector<SmallModel>& small_models() {
        "gpt.cpp",
        {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"seq", "6"}, {"batch", "6"}, {"precision", "bf16"}},
        1e-3},
+      {"GptFp16",
+       "gpt.cpp",
+       {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"seq", "6"}, {"batch", "6"}, {"precision", "fp16"}},
+       3e-4},
   };
   return models;
 }

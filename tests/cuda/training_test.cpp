@@ -209,18 +209,37 @@ TEST(MixedRows, TwoGpusAndTwoCpus) {
   expect_float64_losses(model, train_on_doubles(model, plan, cluster));
 }
 
-TEST(CudaArchitectures, AllThatNvrtcKnowsCompileAGptWithAttentionInBlocksAndBf16) {
+TEST(CudaArchitectures, AllThatNvrtcKnowsCompileAGptWithAttentionInBlocksAnd16Bits) {
   if (!cuda_toolkit().available) GTEST_SKIP() << "no NVRTC here: " << cuda_toolkit().problem;
-  const Program& program = program_of(small_models().back());
-  const Cluster cluster = devices({1});
-  const DeviceProgram device = generate(program, single_device_plan(program, cluster).program, cluster, 0);
-  EXPECT_THAT(device.files.at(0).text, HasSubstr("hetsynth_device_matmul_bf16("));
-  EXPECT_THAT(device.files.at(1).text, HasSubstr("(online softmax)"));
-  for (const std::string& architecture : cuda_toolkit().architectures) {
-    const CudaCode code = compile_cuda(device.files.at(1).text, device.files.at(1).name, architecture);
-    EXPECT_TRUE(code.ok()) << architecture << "\n" << code.log;
-    EXPECT_EQ(code.log, "") << architecture;
+  for (const auto& [number, product] :
+       {std::pair(4, "hetsynth_device_matmul_bf16(context"), {5, "hetsynth_device_matmul_fp16(context"}}) {
+    const Program& program = program_of(small_models().at(size_t(number)));
+    const Cluster cluster = devices({1});
+    const DeviceProgram device = generate(program, single_device_plan(program, cluster).program, cluster, 0);
+    EXPECT_THAT(device.files.at(0).text, HasSubstr(product));
+    EXPECT_THAT(device.files.at(1).text, HasSubstr("(online softmax)"));
+    for (const std::string& architecture : cuda_toolkit().architectures) {
+      const CudaCode code = compile_cuda(device.files.at(1).text, device.files.at(1).name, architecture);
+      EXPECT_TRUE(code.ok()) << architecture << "\n" << code.log;
+      EXPECT_EQ(code.log, "") << architecture;
+    }
   }
+}
+
+/// A T4 has no bf16; attention by tensor cores has heads of 16 features.
+TEST(CudaArchitectures, AGptInFp16TrainsOnTuring) {
+  SmallModel model = small_models().at(5);
+  model.name = "GptFp16OfWideHeads";
+  model.settings["width"] = "32";
+  MachineOptions options;
+  options.gpus = 2;
+  options.major = 7, options.minor = 5;
+  Cluster cluster = devices({1, 3});
+  for (Device& device : cluster.devices) device.architecture = "sm_75";
+  const Plan plan = data_parallel_plan(program_of(model), cluster, RatioRule::proportional);
+  EXPECT_THAT(generate(program_of(model), plan.program, cluster, 0).files.at(1).text,
+              ::testing::ContainsRegex("mma_fp16\\(\\w+_part"));
+  expect_float64_losses(model, train_on_doubles(model, plan, cluster, options));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MixedRun, ::testing::ValuesIn(small_models().begin(), small_models().begin() + 3),

@@ -118,6 +118,7 @@ TEST(CudnnPrograms, HaveCallsOnlyWhereCudnnComputesTheSame) {
   EXPECT_TRUE(calls([](Form& f) { f.heads = 4; }));
   EXPECT_TRUE(calls([](Form& f) { f.causal = false, f.keys = 24; }));
   EXPECT_FALSE(calls([](Form& f) { f.precision = "f32"; }));
+  EXPECT_FALSE(calls([](Form& f) { f.precision = "fp16"; }));
   EXPECT_FALSE(calls([](Form& f) { f.drops = true; }));
   EXPECT_FALSE(calls([](Form& f) { f.biased = true; }));
   EXPECT_FALSE(calls([](Form& f) { f.features = 12; }));
@@ -236,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"no_mask_of_the_gradient", "strides_1, 0.3f, 1", "strides_1, 0.3f, 0"},
         Fault{"keys_for_queries", "(strides_0, 0\\.3f, 1, )(\\w+), (\\w+), ", "$1$3, $2, "},
         Fault{"statistics_elsewhere", "(attention_statistics_1 = \\(float\\*\\)\\(arena \\+ )", "$1 64 + "},
-        Fault{"result_elsewhere", "(attention_result_1 = \\(unsigned short\\*\\)\\(arena \\+ )", "$1 64 + "},
+        Fault{"result_elsewhere", "(attention_result_1 = \\(bf16\\*\\)\\(arena \\+ )", "$1 64 + "},
         Fault{"workspace_over_statistics",
               "(attention_statistics_0 = \\(float\\*\\)\\(arena \\+ )([0-9]+)([^]*attention_workspace_1 = "
               "\\(float\\*\\)\\(arena \\+ )[0-9]+",

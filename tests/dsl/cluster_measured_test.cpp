@@ -163,7 +163,7 @@ TEST(ClusterMeasured, ALinkOfOneHostIsRefused) {
 
 TEST(ClusterMeasured, KeepsEpilogues) {
   DeviceSpeed speed{42e9, 8.5e9};
-  speed.epilogues = {{ProductEpilogue::bias_relu, false}, {ProductEpilogue::gelu_slope, true}};
+  speed.epilogues = {{ProductEpilogue::bias_relu, DType::f32}, {ProductEpilogue::gelu_slope, DType::bf16}};
   const std::string text = with_measured(file, "c.toml", {"a", speed, {}});
   EXPECT_THAT(text, HasSubstr("epilogues = [\"bias_relu\", \"bf16 gelu_slope\"]"));
   EXPECT_EQ(parse_cluster(text, "c.toml").devices[0].measured.epilogues, speed.epilogues);

@@ -139,7 +139,7 @@ TEST(Plan, RemembersTheMemoryOfDevices) {
 
 TEST(Plan, RemembersTheEpiloguesOfDevices) {
   Plan plan = testing::plan_test_plan(reference());
-  plan.devices[1].epilogues = {{ProductEpilogue::bias, true}, {ProductEpilogue::bias_gelu, false}};
+  plan.devices[1].epilogues = {{ProductEpilogue::bias, DType::bf16}, {ProductEpilogue::bias_gelu, DType::f32}};
   const std::string json = plan_to_json(plan, reference());
   EXPECT_THAT(json, HasSubstr("\"epilogues\": [\"bf16 bias\", \"bias_gelu\"]}"));
   const Plan again = plan_from_json(json, "p.json", reference());

@@ -23,14 +23,14 @@ Program program_of(const std::function<void()>& builder) {
 /// 8 bits of mantissa: the spacing at 1 is 2^-7.
 TEST(Bf16, RoundsToTheNearestAndTiesToEven) {
   const double step = std::ldexp(1, -7);
-  EXPECT_EQ(rounded_to_bf16(1 + 0.4 * step), 1);
-  EXPECT_EQ(rounded_to_bf16(1 + 0.6 * step), 1 + step);
-  EXPECT_EQ(rounded_to_bf16(1 + 0.5 * step), 1) << "even";
-  EXPECT_EQ(rounded_to_bf16(1 + 1.5 * step), 1 + 2 * step) << "even";
-  EXPECT_EQ(rounded_to_bf16(-3.0), -3);
-  EXPECT_EQ(rounded_to_bf16(1e300), HUGE_VAL);
-  EXPECT_TRUE(std::isnan(rounded_to_bf16(std::nan(""))));
-  for (double x : {1e-30, 0.1, 7.3, 1e30}) EXPECT_NEAR(rounded_to_bf16(x) / x, 1, std::ldexp(1, -8));
+  EXPECT_EQ(rounded_to(DType::bf16, 1 + 0.4 * step), 1);
+  EXPECT_EQ(rounded_to(DType::bf16, 1 + 0.6 * step), 1 + step);
+  EXPECT_EQ(rounded_to(DType::bf16, 1 + 0.5 * step), 1) << "even";
+  EXPECT_EQ(rounded_to(DType::bf16, 1 + 1.5 * step), 1 + 2 * step) << "even";
+  EXPECT_EQ(rounded_to(DType::bf16, -3.0), -3);
+  EXPECT_EQ(rounded_to(DType::bf16, 1e300), HUGE_VAL);
+  EXPECT_TRUE(std::isnan(rounded_to(DType::bf16, std::nan(""))));
+  for (double x : {1e-30, 0.1, 7.3, 1e30}) EXPECT_NEAR(rounded_to(DType::bf16, x) / x, 1, std::ldexp(1, -8));
 }
 
 TEST(Bf16, CastRoundsAndPassesTheGradientAsItIs) {
@@ -51,8 +51,8 @@ TEST(Bf16, CastRoundsAndPassesTheGradientAsItIs) {
 TEST(Bf16, HasTheSizeOfTwoBytesAndAnOwnIdentity) {
   EXPECT_EQ(size_bytes(DType::bf16), 2);
   EXPECT_EQ(text(TensorType{{2, 3}, DType::bf16}), "bf16[2,3]");
-  EXPECT_EQ(text(round_bf16(Expr::input(0) + 1.0)), "bf16((in0 + 1))");
-  EXPECT_EQ(linearity(round_bf16(Expr::input(0)), {0}), Linearity::linear) << "over the reals";
+  EXPECT_EQ(text(round_to(DType::bf16, Expr::input(0) + 1.0)), "bf16((in0 + 1))");
+  EXPECT_EQ(linearity(round_to(DType::bf16, Expr::input(0)), {0}), Linearity::linear) << "over the reals";
 }
 
 void expect_error(const std::function<void()>& builder, const char* message, const char* mend) {
@@ -74,7 +74,7 @@ TEST(Bf16, RefusesMixedTypes) {
                "cast it back: cast(x, f32)");
   expect_error([&] { cast(text_batch(2, 3).tokens, bf16); }, "indices and numbers are not turned into each other",
                "embedding(table, indices)");
-  expect_error([&] { mixed_precision("fp8"); }, "there is no precision \"fp8\"", "precision=bf16");
+  expect_error([&] { mixed_precision("fp8"); }, "expected: f32, bf16 or fp16\n  found:    \"fp8\"", "precision=bf16");
   expect_error([&] { mixed_precision("bf16", 0); }, "loss_scale is out of range", "");
 }
 

@@ -20,7 +20,10 @@ int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k,
 int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
                                 const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
                                 int accumulate);
-int hetsynth_device_matmul_then(HetsynthContext*, int bf16, long m, long n, long k, const void* a, long a_row, long a_column,
+int hetsynth_device_matmul_fp16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
+                                const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                int accumulate);
+int hetsynth_device_matmul_then(HetsynthContext*, int operands, long m, long n, long k, const void* a, long a_row, long a_column,
                                 const void* w, long w_row, long w_column, float* c, long c_row, int epilogue, float* bias, float* beside);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes);
 int hetsynth_record(HetsynthContext*, int event, int stream);
@@ -36,11 +39,14 @@ int ncclReduce(const void* from, void* to, unsigned long count, int type, int op
 int ncclSend(const void* from, unsigned long count, int type, int peer, void* communicator, void* stream);
 int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicator, void* stream);
 }
+// Numbers of 16 bits: the host moves them without looking at them.
+enum bf16 : unsigned short {};
+enum fp16 : unsigned short {};
 enum { compute_stream = 0, communication_stream = 1 };
 // What becomes of a product c before it is stored: c + bias; max(c + bias, 0); gelu(c + bias); the same, and c + bias to beside; c * gelu'(beside);
 // the same, and its sums over all rows to bias.
 enum { add_bias = 4, add_bias_relu = 6, add_bias_gelu = 36, add_bias_gelu_keep = 164, times_gelu_slope = 192, times_gelu_slope_sum = 208 };
-enum { nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9 };
+enum { nccl_int32 = 2, nccl_float16 = 6, nccl_float32 = 7, nccl_bfloat16 = 9 };
 enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4 };
 
 // One launch; the kernel's arguments follow.

@@ -107,7 +107,7 @@ TEST_F(OnGpu, EveryKernelOfEveryOperatorEqualsTheInterpreter) {
 
 class AttentionOnGpu : public OnGpu, public ::testing::WithParamInterface<testing_support::Heads> {};
 
-TEST_P(AttentionOnGpu, OfBf16OperandsEqualsTheInterpreter) {
+TEST_P(AttentionOnGpu, OfOperandsOf16BitsEqualsTheInterpreter) {
   const Program program = testing_support::program_of(GetParam());
   Cluster cluster = cuda_cluster({1});
   if (!on_doubles()) cluster.devices[0].architecture = cuda::require_cuda(backend(), cluster.devices).front();
@@ -124,7 +124,7 @@ TEST_P(AttentionOnGpu, OfBf16OperandsEqualsTheInterpreter) {
     const Array& wanted = expected[size_t(update.value)];
     for (size_t i = 0; i < wanted.values.size(); ++i)
       ASSERT_NEAR(found.values[i], wanted.values[i],
-                  testing_support::bf16_attention_bound * (1 + std::abs(wanted.values[i])))
+                  testing_support::attention_bound(GetParam()) * (1 + std::abs(wanted.values[i])))
           << program[update.target].name << " element " << i;
   }
 }

@@ -199,6 +199,7 @@ const std::vector<Case>& cases() {
        [](In x) { return binary_cross_entropy_with_logits(x[0], x[1]); },
        "F.binary_cross_entropy_with_logits(x0, x1)"},
       {"cast", {wide}, [](In x) { return cast(cast(x[0], bf16), f32); }, "x0 + (x0.bfloat16().double() - x0).detach()"},
+      {"cast fp16", {wide}, [](In x) { return cast(cast(x[0], fp16), f32); }, "x0 + (x0.half().double() - x0).detach()"},
       {"constant", {wide}, [](In x) { return x[0] * constant(3) + full({5}, 0.5); }, "x0 * 3 + torch.full((5,), 0.5)"},
       {"cross_entropy smoothed",
        {{{6, 5}}, {{6}, 5}},

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "runtime/rank/half.h"
 #include "tests/runtime/random_parts.h"
 #include "tests/runtime/rank_harness.h"
 
@@ -94,28 +95,30 @@ TEST_P(Collectives, AllReduceIsExactlyTheReductionInRankOrder) {
   }));
 }
 
+template <class Half>
 std::vector<uint16_t> halves(const std::vector<float>& values) {
   std::vector<uint16_t> out;
-  for (const float value : values) {
-    const auto rounded = static_cast<float>(rounded_to_bf16(value));
-    out.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(rounded) >> 16));
-  }
+  for (const float value : values) out.push_back(Half(value).bits);
   return out;
 }
+std::vector<uint16_t> halves(const std::vector<float>& values, DType type) {
+  return type == DType::bf16 ? halves<Bf16>(values) : halves<Fp16>(values);
+}
 
-/// Sums of bf16 are sums of float32 that are rounded once, whatever the number of ranks.
-TEST_P(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
-  constexpr int bf16 = 2;
+/// Sums of numbers of 16 bits are sums of float32 that are rounded once, whatever the number of ranks.
+TEST_P(Collectives, NumbersOf16BitsAreReducedInFloat32AndMovedInTwoBytes) {
   EXPECT_TRUE(rc::check([] {
     Case c;
+    const DType type = *rc::gen::element(DType::bf16, DType::fp16);
+    const int number = static_cast<int>(type);  // numbered alike
     const int reduce = *rc::gen::inRange(0, 5);
     const auto bounds = random_bounds(c.random, c.members, c.extent);
     std::vector<std::vector<float>> exact;
     std::vector<std::vector<uint16_t>> sources, reduced, scattered, gathered;
     for (int j = 0; j < c.members; ++j) {
       exact.push_back(random_values(c.random, c.outer * c.extent * c.inner));
-      for (float& value : exact.back()) value = static_cast<float>(rounded_to_bf16(value));
-      sources.push_back(halves(exact.back()));
+      for (float& value : exact.back()) value = static_cast<float>(rounded_to(type, value));
+      sources.push_back(halves(exact.back(), type));
     }
     for (size_t j = 0; j < sources.size(); ++j) {
       reduced.emplace_back(sources[j].size(), uint16_t{7});
@@ -126,17 +129,17 @@ TEST_P(Collectives, Bf16IsReducedInFloat32AndMovedInTwoBytes) {
     ranks.run([&](int rank, HetsynthContext* context) {
       const auto r = static_cast<size_t>(rank);
       const auto count = static_cast<int64_t>(sources[r].size());
-      ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, sources[r].data(), reduced[r].data(), count, reduce, bf16), 0);
+      ASSERT_EQ(hetsynth_all_reduce(context, 1, 0, sources[r].data(), reduced[r].data(), count, reduce, number), 0);
       ASSERT_EQ(hetsynth_reduce_scatter(context, 2, 0, sources[r].data(), scattered[r].data(), c.outer, c.inner,
-                                        bounds.data(), reduce, bf16),
+                                        bounds.data(), reduce, number),
                 0);
       ASSERT_EQ(hetsynth_all_gather(context, 3, 0, scattered[r].data(), gathered[r].data(), c.outer, c.inner,
-                                    bounds.data(), bf16),
+                                    bounds.data(), number),
                 0);
     });
     std::vector<float> whole;
     for (size_t at = 0; at < exact[0].size(); ++at) whole.push_back(reduce_in_order(exact, at, reduce));
-    const std::vector<uint16_t> expected = halves(whole);
+    const std::vector<uint16_t> expected = halves(whole, type);
     for (size_t j = 0; j < sources.size(); ++j) {
       RC_ASSERT(reduced[j] == expected);
       RC_ASSERT(gathered[j] == expected);

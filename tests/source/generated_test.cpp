@@ -90,20 +90,22 @@ TEST(GeneratedSource, OfAttentionInSeveralBlocksPasses) {
   }
 }
 
-/// Weights are rounded to bf16 before they are divided by their sum, and in the program behind it.
-TEST(GeneratedSource, OfAttentionBetweenBf16OperandsPasses) {
-  for (bool causal : {true, false}) {
-    Program program = attention_program(70, 70, causal, 3, "bf16");
-    Cluster cluster = unequal_cluster({1e9});
-    Generated g = generated(program, single_device_plan(program, cluster).program, cluster, true);
-    EXPECT_NE(g.devices[0].files[0].text.find("bf16 t_cast"), std::string::npos);
-    expect_all_pass(g);
-  }
+/// Weights are rounded to 16 bits before they are divided by their sum, and in the program behind it.
+TEST(GeneratedSource, OfAttentionBetweenOperandsOf16BitsPasses) {
+  for (const std::string precision : {"bf16", "fp16"})
+    for (bool causal : {true, false}) {
+      Program program = attention_program(70, 70, causal, 3, precision);
+      Cluster cluster = unequal_cluster({1e9});
+      Generated g = generated(program, single_device_plan(program, cluster).program, cluster, true);
+      EXPECT_NE(g.devices[0].files[0].text.find(precision + " t_cast"), std::string::npos);
+      expect_all_pass(g);
+    }
 }
 
-TEST(GeneratedSource, OfBf16MicroBatchesCheckpointsAndTurnsPasses) {
+TEST(GeneratedSource, Of16BitsMicroBatchesCheckpointsAndTurnsPasses) {
   Settings tiny{{"layers", "2"}, {"heads", "2"}, {"width", "12"}, {"batch", "6"}, {"seq", "6"}};
   for (auto [option, value] : {std::pair("precision", "bf16"),
+                               {"precision", "fp16"},
                                {"micro_batches", "2"},
                                {"checkpoint", "1"},
                                {"turns", "3"},

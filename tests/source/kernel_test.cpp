@@ -38,6 +38,16 @@ const Generated& tensor_attention() {
   static const Generated g = on_one_device(attention_program(150, 150, true, 16, "bf16"));
   return g;
 }
+const Generated& fp16_attention() {
+  static const Generated g = on_one_device(attention_program(150, 150, true, 16, "fp16"));
+  return g;
+}
+/// Products, and kernels that round what they read.
+const Generated& fp16_gpt() {
+  static const Generated g = on_one_device(gpt_program(
+      {{"layers", "1"}, {"heads", "2"}, {"width", "8"}, {"batch", "4"}, {"seq", "6"}, {"precision", "fp16"}}));
+  return g;
+}
 
 /// An element by element product that walks the rows and columns of a sum, and straddles both.
 const Generated& product_beside_a_sum() {
@@ -55,12 +65,16 @@ const Generated& product_beside_a_sum() {
   return g;
 }
 
-TEST(KernelSource, OfAttentionBetweenBf16OperandsPasses) {
+TEST(KernelSource, OfAttentionBetweenOperandsOf16BitsPasses) {
   Cluster plain = cuda_devices({1e9});
-  plain.devices[0].architecture = "sm_75";
-  const Program program = attention_program(80, 80, true, 16, "bf16");
-  const Generated without = generated_for_cuda(program, single_device_plan(program, plain).program, plain);
-  for (const Generated* g : {&without, &tensor_attention()}) {
+  plain.devices[0].architecture = "sm_70";
+  const auto without = [&](const std::string& precision) {
+    const Program program = attention_program(80, 80, true, 16, precision);
+    return generated_for_cuda(program, single_device_plan(program, plain).program, plain);
+  };
+  const Generated bf16 = without("bf16"), fp16 = without("fp16");
+  EXPECT_THAT(fp16_attention().devices[0].files[1].text, HasSubstr("mma_fp16(t_einsum_part"));
+  for (const Generated* g : {&bf16, &fp16, &tensor_attention(), &fp16_attention(), &fp16_gpt()}) {
     const SourceCheck found = check(*g, 0);
     EXPECT_EQ(found.verdict, Verdict::proved) << "line " << found.line << ": " << found.summary;
   }

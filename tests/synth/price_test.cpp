@@ -200,7 +200,7 @@ TEST(Price, FollowsTheSpeedOfTheOperatorsClassAndWhatACallCosts) {
   expect_predicted(b.program, plan, cluster);
 }
 
-TEST(Price, ProductsOfBf16HaveTheSpeedOfTheirOperands) {
+TEST(Price, ProductsOf16BitsHaveTheSpeedOfTheirOperands) {
   const auto program_in = [](const char* precision) {
     Trace trace("product.cpp");
     run_builder(trace, [&] {
@@ -221,14 +221,48 @@ TEST(Price, ProductsOfBf16HaveTheSpeedOfTheirOperands) {
       if (price.device_flops[0] == 2e7) seconds += price.device_seconds[0];
     return seconds;
   };
-  const Program f32 = program_in("f32"), bf16 = program_in("bf16");
+  const Program f32 = program_in("f32"), bf16 = program_in("bf16"), fp16 = program_in("fp16");
   EXPECT_NEAR(seconds_of_products(f32), 0.04, 1e-9);
   EXPECT_NEAR(seconds_of_products(bf16), 0.04, 1e-9) << "as float32 where nothing is said";
   cluster.devices[0].declared.matmul_bf16_flops_per_second = 8e9;
   EXPECT_NEAR(seconds_of_products(f32), 0.04, 1e-9);
   EXPECT_NEAR(seconds_of_products(bf16), 0.005, 1e-9);
+  EXPECT_NEAR(seconds_of_products(fp16), 0.04, 1e-9) << "as float32 where nothing is said of it";
+  cluster.devices[0].declared.matmul_fp16_flops_per_second = 16e9;
+  EXPECT_NEAR(seconds_of_products(bf16), 0.005, 1e-9);
+  EXPECT_NEAR(seconds_of_products(fp16), 0.0025, 1e-9);
   cluster.devices[0].declared.matmul_tf32_flops_per_second = 4e9;
   EXPECT_NEAR(seconds_of_products(f32), 0.04, 1e-9) << "nobody asked for TF32";
+}
+
+/// A V100 multiplies float32 1.94 times as fast as a T4, fp16 by tensor cores 1.92 times, and reads memory 2.8 times as
+/// fast: where products take no time, the memory decides.
+TEST(Price, PlansOfAV100AndAT4FollowTheSpeedOfTheOperands) {
+  Cluster cluster = parse_cluster(
+      "[[host]]\nname = \"lab\"\ninside = { bandwidth = \"12 GB/s\", latency = \"10 us\" }\n"
+      "[[host.device]]\nmodel = \"V100\"\n[[host.device]]\nmodel = \"T4\"\n",
+      "lab.toml");
+  const auto program_in = [](const char* precision) {
+    Trace trace("layers.cpp");
+    run_builder(trace, [&] {
+      mixed_precision(precision);
+      Tensor x = synthetic_batch(4096, 1024, 8).samples;
+      for (const char* name : {"w1", "w2", "w3"}) x = relu(matmul(x, parameter(name, {1024, 1024}, normal(0.03))));
+      minimize(mean(x * x), SGD{});
+    });
+    return differentiate(trace);
+  };
+  const Plan f32 = synthesize(program_in("f32"), cluster), bf16 = synthesize(program_in("bf16"), cluster),
+             fp16 = synthesize(program_in("fp16"), cluster);
+  const auto seconds = [](const Plan& plan) { return plan.prediction.step_seconds; };
+  EXPECT_LT(seconds(fp16), seconds(f32) / 2) << "by tensor cores";
+  EXPECT_GT(seconds(bf16), seconds(fp16) * 2) << "of which neither has any for bf16";
+  const auto shares = [](const Plan& plan) {
+    std::vector<std::vector<int64_t>> out;
+    for (const BoundaryTable& table : plan.program.tables) out.push_back(table.bounds);
+    return out;
+  };
+  EXPECT_NE(shares(fp16), shares(f32)) << "what is not multiplied weighs more, and the memories differ by more";
 }
 
 TEST(Price, RefusesMoreAxesThanItKnows) {

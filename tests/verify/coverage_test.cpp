@@ -50,7 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Of, Coverage,
                          ::testing::Values(Feature{"plain", {}}, Feature{"dropout", {{"dropout", "0.2"}}},
                                            Feature{"micro_batches", {{"micro_batches", "2"}, {"batch", "12"}}},
                                            Feature{"checkpoint", {{"checkpoint", "1"}}},
-                                           Feature{"bf16", {{"precision", "bf16"}}}),
+                                           Feature{"bf16", {{"precision", "bf16"}}},
+                                           Feature{"fp16", {{"precision", "fp16"}}}),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(Coverage, TwoAxesAreProvedWhateverTheShares) {

@@ -107,7 +107,7 @@ class Trial {
   /// A counterexample if the plan's results differ from the reference's on this instance.
   std::optional<Counterexample> results() {
     Bindings leaves = random_leaves(r_, seed_);
-    // Over the reals, as the proof: roundings to bf16 would differ between right plans.
+    // Over the reals, as the proof: roundings to 16 bits would differ between right plans.
     EvaluationContext context{seed_, int64_t(seed_ % 5), false};
     expected_ = interpret(r_, leaves, context);
     try {

@@ -35,7 +35,7 @@ class AttentionPrinter : NestPrinter {
     const std::string& counter = tile.of_rows ? row() : column();
     const int64_t extent = a_.extent(tile.of_rows ? a_.row : a_.column);
     const std::string pointer = arguments_.read(tile.value);
-    const bool halves = rounded(tile.value);
+    const DType type = context_.lowered.local.values[size_t(tile.value)].type.dtype;
     bool four = tile.features % 4 == 0 && tile.address.coefficients.back() == 1 && tile.address.constant % 4 == 0;
     for (size_t d = 0; d < a_.shape.size(); ++d) four = four && nest_.coefficient(tile.address, int(d)) % 4 == 0;
     int64_t step = four ? 4 : 1, count = edge * tile.features / step, per_row = tile.features / step;
@@ -45,11 +45,11 @@ class AttentionPrinter : NestPrinter {
     add("const {} {} = {} + at_load / {};", index_, counter, begin, per_row);
     std::string place = fmt::format("{}[at_load / {}]", tile.name, per_row);
     if (four) {
-      add("{} four[4] = {{}};", halves ? "bf16" : "float");
+      add("{} four[4] = {{}};", memory_type(type));
       add("if ({} < {}) load4(four, {});", counter, extent, pointer_text(pointer, at(tile.address)));
       for (int v = 0; v < 4; ++v) add("{}[feature + {}] = four[{}];", place, v, v);
     } else {
-      add("{}[feature] = {} < {} ? {}{}[{}] : 0.0f;", place, counter, extent, halves ? "(float)" : "", pointer,
+      add("{}[feature] = {} < {} ? {}{}[{}] : 0.0f;", place, counter, extent, is_half(type) ? "(float)" : "", pointer,
           at(tile.address));
     }
     close();

@@ -57,7 +57,6 @@ class NestPrinter {
   const std::string& column() const { return dims_[size_t(a_.column)]; }
   int64_t shift() const { return a_.ranges[size_t(a_.row)].lo - a_.ranges[size_t(a_.column)].lo; }
   bool hides() const { return a_.causal && shift() < a_.extent(a_.column); }
-  bool rounded(ValueId value) const { return context_.lowered.local.values[size_t(value)].type.dtype == DType::bf16; }
 
   /// Text of an address; the feature counter is "feature".
   std::string at(Address address) const;

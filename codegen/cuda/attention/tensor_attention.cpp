@@ -1,8 +1,11 @@
 #include "codegen/cuda/attention/tensor_attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "codegen/cuda/attention/tensor_printer.h"
+#include "dsl/cluster/device_models.h"
 
 namespace hetsynth::codegen::cuda {
 namespace {
@@ -264,7 +267,8 @@ bool rounds_blocks(const Nest& nest, const LocalProgram& program) {
   return std::all_of(nest.a.products.begin(), nest.a.products.end(), [&](ValueId product) {
     const LocalOp& op = nest.op(product);
     const ValueId block = op.inputs[size_t(nest.block_input(op))].value;
-    return is_bf16(program, block) && is_rounding(nest.op(block)) && nest.is_block(nest.op(block).inputs[0].value);
+    return is_half(type_of(program, block)) && is_rounding(nest.op(block)) &&
+           nest.is_block(nest.op(block).inputs[0].value);
   });
 }
 
@@ -280,21 +284,23 @@ bool only_products_read_rounded(const Nest& nest) {
 
 }  // namespace
 
-bool has_tensor_cores(const std::string& architecture) {
-  const std::string digits = architecture.rfind("sm_", 0) == 0 ? architecture.substr(3) : "";
-  return !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
-         digits.size() <= 4 && std::stoi(digits) >= 80;
+bool has_tensor_cores(const std::string& architecture, DType operands) {
+  return is_half(operands) && architecture_number(architecture) >= (operands == DType::bf16 ? 80 : 75);
 }
 
 bool needs_tensor_cores(const std::string& kernels) {
   // The prelude says how they multiply.
-  return kernels.find("mma_bf16(", std::min(kernels.find("extern \"C\" __global__"), kernels.size())) !=
-         std::string::npos;
+  const size_t begin = std::min(kernels.find("extern \"C\" __global__"), kernels.size());
+  return std::ranges::any_of(half_formats, [&](const HalfFormat& format) {
+    return kernels.find(fmt::format("mma_{}(", memory_type(format.dtype)), begin) != std::string::npos;
+  });
 }
 
 bool attention_has_tensor_kernels(const FusedAttention& attention, const LocalProgram& program, const Layouts& layouts,
-                                  const Program& reference) {
+                                  const Program& reference, const std::string& architecture) {
   const Nest nest(attention, program, layouts, reference);
+  const DType operands = type_of(program, nest.op(attention.scores[0]).inputs[0].value);
+  if (!has_tensor_cores(architecture, operands)) return false;
   if (!attention.sums.empty() || !rounds_blocks(nest, program) || !only_products_read_rounded(nest)) return false;
   for (size_t d = 0; d < attention.shape.size(); ++d)
     if (attention.extent(int(d)) == 0) return false;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "codegen/text/expression.h"
-
 namespace hetsynth::codegen::cuda::attention {
 
 bool TensorPrinter::indices_fit() const {
@@ -39,7 +37,7 @@ void TensorPrinter::load(const Tile& tile, int64_t lines, const std::string& beg
     lines_.close("} else {");
     lines_.deepen();
     unrolled("beyond", 8);
-    add("{}[at_load / {}][feature + beyond] = (bf16)0.0f;", tile.name, per_line);
+    add("{}[at_load / {}][feature + beyond] = ({})0.0f;", tile.name, per_line, half_);
     close();
     close();
   }
@@ -57,7 +55,7 @@ std::string TensorPrinter::load_left_text(const std::string& to, const Tile& til
 }
 
 void TensorPrinter::keep_fragments(const Tile& tile, int64_t strips) {
-  add("bf16 {}[{}][{}][8];", fragment(tile), strips, tile.features / depth);
+  add("{} {}[{}][{}][8];", half_, fragment(tile), strips, tile.features / depth);
   unrolled("strip", strips);
   unrolled("deep", tile.features / depth);
   line(load_left_text(fragment(tile) + "[strip][deep]", tile, strips));
@@ -71,26 +69,26 @@ void TensorPrinter::scores_part(const std::string& name, const Tile& kept, const
   unrolled("deep", kept.features / depth);
   std::string left = fragment(kept) + "[strip][deep]";
   if (!size.kept_in_registers) {
-    add("bf16 left[{}][8];", size.strips);
+    add("{} left[{}][8];", half_, size.strips);
     left = "left[strip]";
     unrolled("strip", size.strips);
     line(load_left_text(left, kept, size.strips));
     close();
   }
   unrolled("panel", lines / depth);
-  line("bf16 right[8];");
+  add("{} right[8];", half_);
   add("load_right(right, {}[{}panel * {}] + deep * {}, {});", swept.name, begin, depth, depth,
       stride_of(swept.features));
   unrolled("strip", size.strips);
-  add("mma_bf16({}[strip][2 * panel], {}, right);", name, left);
-  add("mma_bf16({}[strip][2 * panel + 1], {}, right + 4);", name, left);
+  add("mma_{}({}[strip][2 * panel], {}, right);", half_, name, left);
+  add("mma_{}({}[strip][2 * panel + 1], {}, right + 4);", half_, name, left);
   close();
   close();
   close();
 }
 
 void TensorPrinter::round_part(const std::string& to, const std::string& from, int64_t strips, int64_t columns) {
-  add("bf16 {}[{}][{}][8];", to, strips, columns / depth);
+  add("{} {}[{}][{}][8];", half_, to, strips, columns / depth);
   unrolled("strip", strips);
   unrolled("panel", columns / panel_width);
   for (int half : {0, 2})
@@ -103,12 +101,12 @@ void TensorPrinter::add_product(const std::string& name, const std::string& left
                                 int64_t lines, const std::string& begin) {
   unrolled("deep", lines / depth);
   unrolled("panel", tile.features / depth);
-  line("bf16 right[8];");
+  add("{} right[8];", half_);
   add("load_right_by_rows(right, {}[{}deep * {}] + panel * {}, {});", tile.name, begin, depth, depth,
       stride_of(tile.features));
   unrolled("strip", strips);
-  add("mma_bf16({}[strip][2 * panel], {}[strip][deep], right);", name, left);
-  add("mma_bf16({}[strip][2 * panel + 1], {}[strip][deep], right + 4);", name, left);
+  add("mma_{}({}[strip][2 * panel], {}[strip][deep], right);", half_, name, left);
+  add("mma_{}({}[strip][2 * panel + 1], {}[strip][deep], right + 4);", half_, name, left);
   close();
   close();
   close();

@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/attention/attention_printer.h"
 #include "codegen/cuda/plan/tensor_sizes.h"
+#include "codegen/text/expression.h"
 
 namespace hetsynth::codegen::cuda::attention {
 
@@ -14,6 +15,7 @@ class TensorPrinter : protected NestPrinter {
   TensorPrinter(const KernelContext& context, const FusedAttention& attention, const std::string& name)
       : NestPrinter(context, attention, name) {
     if (indices_fit()) index_ = "int";
+    half_ = memory_type(type_of(context.lowered.local, nest_.op(attention.scores[0]).inputs[0].value));
   }
 
   /// Whether 32 bits are enough for what lies in memory: nothing else has an address here. A number is drawn by the
@@ -23,7 +25,7 @@ class TensorPrinter : protected NestPrinter {
   // ---- tiles and fragments ----
 
   void shared(const Tile& tile, int64_t lines) {
-    add("__shared__ __align__(16) bf16 {}[{}][{}];", tile.name, lines, stride_of(tile.features));
+    add("__shared__ __align__(16) {} {}[{}][{}];", half_, tile.name, lines, stride_of(tile.features));
   }
   void prologue() {
     add("const int warp = threadIdx.x / {0}, quad = threadIdx.x % {0} / 4, pair = threadIdx.x % 4 * 2;", warp_threads);
@@ -95,6 +97,8 @@ class TensorPrinter : protected NestPrinter {
   bool any_hides(const std::vector<ValueId>& values) const {
     return std::any_of(values.begin(), values.end(), [&](ValueId value) { return hides_elements(value); });
   }
+
+  std::string half_;  ///< type of what is multiplied: "bf16" or "fp16"
 };
 
 }  // namespace hetsynth::codegen::cuda::attention

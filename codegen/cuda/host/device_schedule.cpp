@@ -65,8 +65,8 @@ class Scheduler {
 
  private:
   bool by_tensor_cores(const FusedAttention& nest) const {
-    return has_tensor_cores(cluster_.devices.at(size_t(out_.lowered.local.rank)).architecture) &&
-           attention_has_tensor_kernels(nest, out_.lowered.local, out_.lowered.layouts, *out_.lowered.reference);
+    return attention_has_tensor_kernels(nest, out_.lowered.local, out_.lowered.layouts, *out_.lowered.reference,
+                                        cluster_.devices.at(size_t(out_.lowered.local.rank)).architecture);
   }
 
   /// What only the generated kernels would read is not computed where calls stand for them.

@@ -26,7 +26,10 @@ int hetsynth_device_matmul(HetsynthContext*, long batch, long m, long n, long k,
 int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
                                 const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
                                 int accumulate);
-int hetsynth_device_matmul_then(HetsynthContext*, int bf16, long m, long n, long k, const void* a, long a_row, long a_column,
+int hetsynth_device_matmul_fp16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
+                                const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                int accumulate);
+int hetsynth_device_matmul_then(HetsynthContext*, int operands, long m, long n, long k, const void* a, long a_row, long a_column,
                                 const void* w, long w_row, long w_column, float* c, long c_row, int epilogue, float* bias, float* beside);
 int hetsynth_device_copy(HetsynthContext*, int stream, void* to, const void* from, long bytes);
 int hetsynth_record(HetsynthContext*, int event, int stream);
@@ -42,11 +45,14 @@ int ncclReduce(const void* from, void* to, unsigned long count, int type, int op
 int ncclSend(const void* from, unsigned long count, int type, int peer, void* communicator, void* stream);
 int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicator, void* stream);
 }
+// Numbers of 16 bits: the host moves them without looking at them.
+enum bf16 : unsigned short {};
+enum fp16 : unsigned short {};
 enum { compute_stream = 0, communication_stream = 1 };
 // What becomes of a product c before it is stored: c + bias; max(c + bias, 0); gelu(c + bias); the same, and c + bias to beside; c * gelu'(beside);
 // the same, and its sums over all rows to bias.
 enum { add_bias = 4, add_bias_relu = 6, add_bias_gelu = 36, add_bias_gelu_keep = 164, times_gelu_slope = 192, times_gelu_slope_sum = 208 };
-enum { nccl_int32 = 2, nccl_float32 = 7, nccl_bfloat16 = 9 };
+enum { nccl_int32 = 2, nccl_float16 = 6, nccl_float32 = 7, nccl_bfloat16 = 9 };
 enum { nccl_sum = 0, nccl_product = 1, nccl_max = 2, nccl_min = 3, nccl_average = 4 };
 
 // One launch; the kernel's arguments follow.
@@ -66,7 +72,17 @@ void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis);
 )";
 
 std::string nccl_type(DType dtype) {
-  return dtype == DType::i32 ? "nccl_int32" : dtype == DType::bf16 ? "nccl_bfloat16" : "nccl_float32";
+  switch (dtype) {
+    case DType::i32:
+      return "nccl_int32";
+    case DType::bf16:
+      return "nccl_bfloat16";
+    case DType::fp16:
+      return "nccl_float16";
+    case DType::f32:
+      break;
+  }
+  return "nccl_float32";
 }
 
 std::string_view nccl_op(ReduceOp op) {
@@ -83,11 +99,6 @@ std::string_view nccl_op(ReduceOp op) {
       return "nccl_product";
   }
   return "nccl_sum";
-}
-
-/// The host moves bf16 without looking at it.
-std::string c_type(DType dtype) {
-  return dtype == DType::i32 ? "int" : dtype == DType::bf16 ? "unsigned short" : "float";
 }
 
 class HostPrinter {
@@ -191,7 +202,7 @@ class HostPrinter {
   void pointers(Lines& out) const {
     for (ValueId value : pointers_) {
       const LocalValue& v = local_.values[value];
-      out.add(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // {3}", c_type(v.type.dtype), name(value),
+      out.add(fmt::format("{0}* const {1} = ({0}*)(arena + {2});  // {3}", memory_type(v.type.dtype), name(value),
                           lowered_.memory.offset_bytes[value], part_text(v)));
     }
   }
@@ -268,7 +279,7 @@ class HostPrinter {
                           step.scratch_offset[size_t(scratch)]));
       return pointer_name;
     };
-    const std::string rounded = c_type(DType::bf16);
+    const std::string rounded(memory_type(DType::bf16));
     AttentionCallPlaces places;
     places.q = place(call.q), places.k = place(call.k), places.v = place(call.v);
     const ScheduledStep& left = s.forward < 0 ? s : schedule_.steps[size_t(s.forward)];
@@ -288,12 +299,12 @@ class HostPrinter {
   void print_product(Lines& out, const LaunchStep& step) {
     const LocalOp& op = local_.ops[size_t(step.op)];
     const Contraction& c = *step.contraction;
-    const bool bf16 = local_.values[size_t(op.inputs[size_t(c.a)].value)].type.dtype == DType::bf16;
+    const DType operands = local_.values[size_t(op.inputs[size_t(c.a)].value)].type.dtype;
     const auto place = [&](ValueId value) { return pointer(value); };
     if (step.epilogue)
-      product_then_text(out, op, c, *step.epilogue, bf16, place);
+      product_then_text(out, op, c, *step.epilogue, operands, place);
     else
-      product_text(out, op, c, bf16, place);
+      product_text(out, op, c, operands, place);
   }
 
   const LocalOp& collective(const ScheduledStep& s, int number) const {

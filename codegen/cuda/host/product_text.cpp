@@ -27,7 +27,7 @@ std::string_view word_of(const Epilogue& epilogue) {
 
 }  // namespace
 
-void product_text(Lines& out, const LocalOp& op, const Contraction& c, bool bf16, const PointerTo& pointer) {
+void product_text(Lines& out, const LocalOp& op, const Contraction& c, DType operands, const PointerTo& pointer) {
   auto offset = [](const std::string& base, int64_t constant,
                    const std::vector<std::pair<std::string, int64_t>>& terms) {
     std::string text = base;
@@ -54,12 +54,12 @@ void product_text(Lines& out, const LocalOp& op, const Contraction& c, bool bf16
   out.add(fmt::format(
       "if (hetsynth_device_matmul{}(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
       "{}, {})) return 1;",
-      bf16 ? "_bf16" : "", c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a, from_w,
-      c.batch.w, c.k.w, c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
+      product_suffix(operands), c.batch.extent, c.m.extent, c.n.extent, c.k.extent, from_a, c.batch.a, c.m.a, c.k.a,
+      from_w, c.batch.w, c.k.w, c.n.w, to, c.batch.c, c.m.c, c.n.c, accumulate.empty() ? "0" : accumulate));
   while (depth-- > 0) out.close();
 }
 
-void product_then_text(Lines& out, const LocalOp& op, const Contraction& c, const Epilogue& epilogue, bool bf16,
+void product_then_text(Lines& out, const LocalOp& op, const Contraction& c, const Epilogue& epilogue, DType operands,
                        const PointerTo& pointer) {
   const bool by_rows = c.n.c == 1;
   const ProductDim &m = by_rows ? c.m : c.n, &n = by_rows ? c.n : c.m;
@@ -81,8 +81,11 @@ void product_then_text(Lines& out, const LocalOp& op, const Contraction& c, cons
   out.add(
       fmt::format("if (hetsynth_device_matmul_then(context, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, "
                   "{})) return 1;",
-                  bf16 ? 1 : 0, m.extent, n.extent, c.k.extent, left, left_row, left_column, right, right_row,
-                  right_column, pointer(epilogue.result), n.extent, word_of(epilogue), bias, beside));
+                  operands == DType::bf16   ? 1
+                  : operands == DType::fp16 ? 2
+                                            : 0,
+                  m.extent, n.extent, c.k.extent, left, left_row, left_column, right, right_row, right_column,
+                  pointer(epilogue.result), n.extent, word_of(epilogue), bias, beside));
 }
 
 }  // namespace hetsynth::codegen::cuda

@@ -12,12 +12,12 @@ namespace hetsynth::codegen::cuda {
 /// The address of a value as the host program writes it.
 using PointerTo = std::function<std::string(ValueId)>;
 
-/// Loops over calls. `bf16`: what is multiplied is.
-void product_text(Lines& out, const LocalOp& op, const Contraction& c, bool bf16, const PointerTo& pointer);
+/// Loops over calls. `operands`: type of what is multiplied.
+void product_text(Lines& out, const LocalOp& op, const Contraction& c, DType operands, const PointerTo& pointer);
 
 /// One call that follows the product up by itself. Its result lies row by row: where the product's lies column by
 /// column, it is that of the transposes.
-void product_then_text(Lines& out, const LocalOp& op, const Contraction& c, const Epilogue& epilogue, bool bf16,
+void product_then_text(Lines& out, const LocalOp& op, const Contraction& c, const Epilogue& epilogue, DType operands,
                        const PointerTo& pointer);
 
 }  // namespace hetsynth::codegen::cuda

@@ -40,8 +40,8 @@ std::vector<std::string_view> tokens(std::string_view text) {
 
 /// A name is declared where it follows a type, or a type and a star.
 std::set<std::string_view> declared_names(const std::vector<std::string_view>& words) {
-  static const std::set<std::string_view> types = {"float", "double",   "int",          "long",
-                                                   "bool",  "unsigned", "__restrict__", "bf16"};
+  static const std::set<std::string_view> types = {"float",    "double",       "int",  "long", "bool",
+                                                   "unsigned", "__restrict__", "bf16", "fp16"};
   std::set<std::string_view> out;
   for (size_t i = 1; i < words.size(); ++i) {
     const size_t type = words[i - 1] == "*" && i > 1 ? i - 2 : i - 1;

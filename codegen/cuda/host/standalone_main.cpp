@@ -195,11 +195,18 @@ int hetsynth_device_matmul_bf16(HetsynthContext*, long batch, long m, long n, lo
   return multiply(batch, m, n, k, (const bf16*)a, {a_batch, a_row, a_column}, (const bf16*)w, {w_batch, w_row, w_column}, c,
                   {c_batch, c_row, c_column}, accumulate);
 }
-int hetsynth_device_matmul_then(HetsynthContext*, int halves, long m, long n, long k, const void* a, long a_row, long a_column,
+int hetsynth_device_matmul_fp16(HetsynthContext*, long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column,
+                                const void* w, long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
+                                int accumulate) {
+  return multiply(batch, m, n, k, (const fp16*)a, {a_batch, a_row, a_column}, (const fp16*)w, {w_batch, w_row, w_column}, c,
+                  {c_batch, c_row, c_column}, accumulate);
+}
+int hetsynth_device_matmul_then(HetsynthContext*, int operands, long m, long n, long k, const void* a, long a_row, long a_column,
                                 const void* w, long w_row, long w_column, float* c, long c_row, int epilogue, float* bias, float* beside) {
   const Strides sa{0, a_row, a_column}, sw{0, w_row, w_column}, sc{0, c_row, 1};
-  if (halves ? multiply(1, m, n, k, (const bf16*)a, sa, (const bf16*)w, sw, c, sc, 0)
-             : multiply(1, m, n, k, (const float*)a, sa, (const float*)w, sw, c, sc, 0))
+  if (operands == 1   ? multiply(1, m, n, k, (const bf16*)a, sa, (const bf16*)w, sw, c, sc, 0)
+      : operands == 2 ? multiply(1, m, n, k, (const fp16*)a, sa, (const fp16*)w, sw, c, sc, 0)
+                      : multiply(1, m, n, k, (const float*)a, sa, (const float*)w, sw, c, sc, 0))
     return 1;
   plain_epilogue<<<unsigned((n + 255) / 256), 256, 0, streams[0]>>>(m, n, c, c_row, epilogue, bias, beside);
   return check(cudaGetLastError(), "epilogue");

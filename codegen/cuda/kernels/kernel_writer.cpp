@@ -201,6 +201,7 @@ bool is_kernel_word(const std::string& name) {
                                                  "load_right",
                                                  "load_right_by_rows",
                                                  "mma_bf16",
+                                                 "mma_fp16",
                                                  "ty",
                                                  "i",
                                                  "j",

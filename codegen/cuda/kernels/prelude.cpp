@@ -44,7 +44,37 @@ struct bf16 {
 };
 __device__ __forceinline__ float round_bf16(float value) { return bf16(value); }
 
-// Four neighbours in one access of 16 bytes (8 of bf16).
+// IEEE 754 binary16, rounded and computed with as bf16 is.
+struct fp16 {
+  unsigned short bits;
+  fp16() = default;
+  __device__ __forceinline__ explicit fp16(float value) {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
+    const unsigned word = __float_as_uint(value), magnitude = word & 0x7fffffffu;
+    const unsigned normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    const unsigned subnormal = __float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u;
+    const unsigned rounded = magnitude < 0x38800000u ? subnormal : magnitude < 0x477ff000u ? normal : 0x7c00u;
+    bits = (unsigned short)((magnitude <= 0x7f800000u ? rounded : 0x7e00u) | (word >> 16 & 0x8000u));
+#endif
+  }
+  __device__ __forceinline__ operator float() const {
+#ifdef __CUDA_ARCH__
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
+    return out;
+#else
+    const unsigned magnitude = ((unsigned)bits & 0x7fffu) << 13, sign = ((unsigned)bits & 0x8000u) << 16;
+    const unsigned subnormal = __float_as_uint(__uint_as_float(magnitude + 0x38800000u) - 0.00006103515625f);
+    const unsigned above = magnitude < 0xf800000u ? magnitude + 0x38000000u : magnitude + 0x70000000u;
+    return __uint_as_float((magnitude < 0x800000u ? subnormal : above) | sign);
+#endif
+  }
+};
+__device__ __forceinline__ float round_fp16(float value) { return fp16(value); }
+
+// Four neighbours in one access of 16 bytes, or of 8 where a number has 16 bits.
 __device__ __forceinline__ void load4(float* to, const float* from) {
   const float4 four = *reinterpret_cast<const float4*>(from);
   to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
@@ -59,12 +89,14 @@ __device__ __forceinline__ void store4(float* to, const float* from) {
 __device__ __forceinline__ void store4(int* to, const int* from) {
   *reinterpret_cast<int4*>(to) = make_int4(from[0], from[1], from[2], from[3]);
 }
-__device__ __forceinline__ void load4(bf16* to, const bf16* from) {
+template <class Half>
+__device__ __forceinline__ void load4(Half* to, const Half* from) {
   const uint2 four = *reinterpret_cast<const uint2*>(from);
   to[0].bits = (unsigned short)four.x, to[1].bits = (unsigned short)(four.x >> 16);
   to[2].bits = (unsigned short)four.y, to[3].bits = (unsigned short)(four.y >> 16);
 }
-__device__ __forceinline__ void store4(bf16* to, const bf16* from) {
+template <class Half>
+__device__ __forceinline__ void store4(Half* to, const Half* from) {
   *reinterpret_cast<uint2*>(to) = make_uint2((unsigned)from[0].bits | (unsigned)from[1].bits << 16,
                                              (unsigned)from[2].bits | (unsigned)from[3].bits << 16);
 }
@@ -155,7 +187,7 @@ __device__ inline int collect_hits(bool hit, int* list) {
   return total;
 }
 
-// exp to about 2^-20 of itself: for what is rounded to bf16 afterwards.
+// exp to about 2^-20 of itself: for what is rounded to 16 bits afterwards.
 __device__ __forceinline__ float exp_fast_f32(float a) {
 #if __CUDA_ARCH__ >= 800
   return __expf(a);
@@ -164,30 +196,34 @@ __device__ __forceinline__ float exp_fast_f32(float a) {
 #endif
 }
 // Eight neighbours in one access of 16 bytes.
-__device__ __forceinline__ void copy8(bf16* to, const bf16* from) {
+template <class Half>
+__device__ __forceinline__ void copy8(Half* to, const Half* from) {
   *reinterpret_cast<int4*>(to) = *reinterpret_cast<const int4*>(from);
 }
 
-// Tensor cores, of sm_80 and later: a warp multiplies 16 x 16 by 16 x 8 elements of bf16 and adds to 16 x 8 floats. Lane
+// Tensor cores, for bf16 of sm_80 and later, for fp16 of sm_75: a warp multiplies 16 x 16 by 16 x 8 elements and adds to 16 x 8 floats. Lane
 // 4 q + p has, of what it multiplies and adds to, rows q and q + 8 of the left operand and of the sum, and column q of
 // the right operand. In these it has, by element i of its fragment:
 //   left (8):  row q + i / 2 % 2 * 8, column 2 p + i % 2 + i / 4 * 8
 //   right (4): row 2 p + i % 2 + i / 2 * 8, column q
 //   sum (4):   row q + i / 2 * 8, column 2 p + i % 2
 // All lanes of the warp take part. Tiles lie in shared memory, rows `stride` elements apart, each on 16 bytes.
-#if !defined(EMULATED_TENSOR_CORES) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800)
-__device__ __forceinline__ void unpack_fragment(bf16* to, unsigned a, unsigned b, unsigned c, unsigned d) {
+#if !defined(EMULATED_TENSOR_CORES) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750)
+template <class Half>
+__device__ __forceinline__ void unpack_fragment(Half* to, unsigned a, unsigned b, unsigned c, unsigned d) {
   to[0].bits = (unsigned short)a, to[1].bits = (unsigned short)(a >> 16);
   to[2].bits = (unsigned short)b, to[3].bits = (unsigned short)(b >> 16);
   to[4].bits = (unsigned short)c, to[5].bits = (unsigned short)(c >> 16);
   to[6].bits = (unsigned short)d, to[7].bits = (unsigned short)(d >> 16);
 }
-__device__ __forceinline__ unsigned fragment_pair(const bf16* two) {
+template <class Half>
+__device__ __forceinline__ unsigned fragment_pair(const Half* two) {
   return (unsigned)two[0].bits | (unsigned)two[1].bits << 16;
 }
 // A left operand from a tile of its rows.
-__device__ __forceinline__ void load_left(bf16* to, const bf16* tile, int stride) {
-#if __CUDA_ARCH__ >= 800
+template <class Half>
+__device__ __forceinline__ void load_left(Half* to, const Half* tile, int stride) {
+#if __CUDA_ARCH__ >= 750
   const int lane = threadIdx.x % 32;
   unsigned a, b, c, d;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -198,8 +234,9 @@ __device__ __forceinline__ void load_left(bf16* to, const bf16* tile, int stride
 #endif
 }
 // Two right operands, side by side, from a tile of their columns: its row n is column n.
-__device__ __forceinline__ void load_right(bf16* to, const bf16* tile, int stride) {
-#if __CUDA_ARCH__ >= 800
+template <class Half>
+__device__ __forceinline__ void load_right(Half* to, const Half* tile, int stride) {
+#if __CUDA_ARCH__ >= 750
   const int lane = threadIdx.x % 32;
   unsigned a, b, c, d;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -210,8 +247,9 @@ __device__ __forceinline__ void load_right(bf16* to, const bf16* tile, int strid
 #endif
 }
 // The same from a tile of their rows.
-__device__ __forceinline__ void load_right_by_rows(bf16* to, const bf16* tile, int stride) {
-#if __CUDA_ARCH__ >= 800
+template <class Half>
+__device__ __forceinline__ void load_right_by_rows(Half* to, const Half* tile, int stride) {
+#if __CUDA_ARCH__ >= 750
   const int lane = threadIdx.x % 32;
   unsigned a, b, c, d;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -230,6 +268,21 @@ __device__ __forceinline__ void mma_bf16(float* sum, const bf16* left, const bf1
                  "r"(fragment_pair(left + 6)), "r"(fragment_pair(right)), "r"(fragment_pair(right + 2)));
 #endif
 }
+__device__ __forceinline__ void mma_fp16(float* sum, const fp16* left, const fp16* right) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+               : "r"(fragment_pair(left)), "r"(fragment_pair(left + 2)), "r"(fragment_pair(left + 4)),
+                 "r"(fragment_pair(left + 6)), "r"(fragment_pair(right)), "r"(fragment_pair(right + 2)));
+#elif __CUDA_ARCH__ >= 750
+  // Half as deep at a time: the fragments are those of the first eight columns of the left operand, then of the last.
+  for (int half = 0; half < 2; ++half)
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(fragment_pair(left + 4 * half)), "r"(fragment_pair(left + 4 * half + 2)),
+                   "r"(fragment_pair(right + 2 * half)));
+#endif
+}
 // Two neighbours of a fragment.
 __device__ __forceinline__ void round2(bf16* to, const float* from) {
 #if __CUDA_ARCH__ >= 800
@@ -238,6 +291,7 @@ __device__ __forceinline__ void round2(bf16* to, const float* from) {
   to[0].bits = (unsigned short)two, to[1].bits = (unsigned short)(two >> 16);
 #endif
 }
+__device__ __forceinline__ void round2(fp16* to, const float* from) { to[0] = fp16(from[0]), to[1] = fp16(from[1]); }
 #endif
 
 // Uniform in [0, 1) with 24 bits: Philox 4x32 with 10 rounds (Salmon et al. 2011), key: the seed; counter: element, step, stream.

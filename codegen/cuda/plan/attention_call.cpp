@@ -117,7 +117,7 @@ class Describer {
   bool only_rounds(const std::vector<ValueId>& operators) const {
     return std::ranges::all_of(operators, [&](ValueId value) {
       const LocalOp& op = nest_.op(value);
-      return op.body == round_bf16(Expr::input(0)) || (op.converts && op.body == Expr::input(0));
+      return is_rounding(op.body) || (op.converts && op.body == Expr::input(0));
     });
   }
 

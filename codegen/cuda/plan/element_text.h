@@ -14,11 +14,11 @@ struct ElementTypes {
   std::string memory_real = "float";  ///< element of an f32 tensor in device memory
   std::string real = "float";         ///< of arithmetic and accumulation
   std::string memory_text(DType dtype) const {
-    return dtype == DType::i32 ? "int" : dtype == DType::bf16 ? "bf16" : memory_real;
+    return dtype == DType::f32 ? memory_real : std::string(memory_type(dtype));
   }
-  /// A value as memory holds it: bf16 does not come about by itself.
+  /// A value as memory holds it: numbers of 16 bits do not come about by themselves.
   std::string stored_text(DType dtype, const std::string& value) const {
-    return dtype == DType::bf16 ? "(bf16)" + value : value;
+    return is_half(dtype) ? conversion_to(dtype) + value : value;
   }
   std::string value_text(DType dtype) const { return dtype == DType::i32 ? "int" : real; }
 };

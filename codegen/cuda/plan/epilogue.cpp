@@ -26,7 +26,7 @@ class Joiner {
       const size_t k = only_kernel(steps, p);
       if (k == 0) continue;
       const std::optional<Epilogue> epilogue = match(steps[p], steps[k].group);
-      if (!epilogue || !faster_.count({epilogue->kind, of_bf16(steps[p])})) continue;
+      if (!epilogue || !faster_.count({epilogue->kind, operands(steps[p])})) continue;
       LaunchStep joined = steps[p];
       joined.epilogue = epilogue;
       steps[k] = std::move(joined);
@@ -43,9 +43,9 @@ class Joiner {
   const LocalOp& op(int number) const { return program_.ops[size_t(number)]; }
   DType type(ValueId value) const { return program_.values[size_t(value)].type.dtype; }
   int64_t count(ValueId value) const { return program_.values[size_t(value)].count(); }
-  bool of_bf16(const LaunchStep& product) const {
+  DType operands(const LaunchStep& product) const {
     const LocalOp& multiplies = op(product.op);
-    return type(multiplies.inputs[size_t(product.contraction->a)].value) == DType::bf16;
+    return type(multiplies.inputs[size_t(product.contraction->a)].value);
   }
 
   /// Whether somebody besides this operator needs the value in memory.

@@ -110,15 +110,15 @@ std::optional<TensorSize> tensor_backward_size(const Nest& nest, const Gradients
   return size;
 }
 
-bool is_bf16(const LocalProgram& program, ValueId value) {
-  return program.values[size_t(value)].type.dtype == DType::bf16;
-}
+DType type_of(const LocalProgram& program, ValueId value) { return program.values[size_t(value)].type.dtype; }
 
-bool is_rounding(const LocalOp& op) { return op.body == round_bf16(Expr::input(0)); }
+bool is_rounding(const LocalOp& op) { return hetsynth::is_rounding(op.body); }
 
 bool tiles_suit(const Nest& nest, const LocalProgram& program, const std::vector<Tile>& tiles) {
-  return std::all_of(tiles.begin(), tiles.end(),
-                     [&](const Tile& tile) { return is_bf16(program, tile.value) && copies_by_eights(nest, tile); });
+  const DType first = type_of(program, tiles.front().value);
+  return is_half(first) && std::all_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
+           return type_of(program, tile.value) == first && copies_by_eights(nest, tile);
+         });
 }
 
 }  // namespace hetsynth::codegen::cuda::attention

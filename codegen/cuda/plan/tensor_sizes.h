@@ -34,8 +34,8 @@ std::optional<TensorSize> tensor_backward_size(const Nest& nest, const Gradients
 /// Whether an element draws a number.
 bool draws(const Nest& nest);
 bool is_rounding(const LocalOp& op);
-bool is_bf16(const LocalProgram& program, ValueId value);
-/// Whether all are bf16 and their rows can be copied 16 bytes at a time.
+DType type_of(const LocalProgram& program, ValueId value);
+/// Whether all are of one type of 16 bits and their rows can be copied 16 bytes at a time.
 bool tiles_suit(const Nest& nest, const LocalProgram& program, const std::vector<Tile>& tiles);
 
 }  // namespace hetsynth::codegen::cuda::attention

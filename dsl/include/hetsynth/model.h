@@ -199,10 +199,11 @@ void output(const char* name, Tensor tensor, std::source_location where = std::s
 /// is no scalar, and for a name that an output or another metric has.
 void metric(const char* name, Loss value, std::source_location where = std::source_location::current());
 
-/// Called before the model computes anything. "f32": all in float32. "bf16": products with parameters, matrix products
-/// of activations and those of their gradients are of bf16 with float32 sums; all else, parameters too, stays float32.
-/// `loss_scale`: the backward pass runs on the loss times this, so that small gradients survive rounding; the
-/// optimizer sees them unscaled.
+/// Called before the model computes anything. "f32": all in float32. "bf16" or "fp16": products with parameters, matrix
+/// products of activations and those of their gradients are of that format with float32 sums; all else, parameters too,
+/// stays float32.
+/// `loss_scale`: the backward pass runs on the loss times this, so that small gradients survive rounding, as in
+/// fp16, which holds nothing below 2^-25; the optimizer sees them unscaled.
 void mixed_precision(const std::string& precision, double loss_scale = 1,
                      std::source_location where = std::source_location::current());
 /// The same with a scale that follows the gradients; with "f32" there is no scale.

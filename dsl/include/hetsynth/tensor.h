@@ -14,6 +14,7 @@ enum class DType : uint8_t;
 inline constexpr DType f32 = DType(0);
 inline constexpr DType i32 = DType(1);
 inline constexpr DType bf16 = DType(2);
+inline constexpr DType fp16 = DType(3);
 
 /// A tensor of the program under construction; an index, cheap to copy. Default-constructed: no tensor.
 class Tensor {

@@ -42,6 +42,7 @@ std::optional<Expr> gradient(const Expr& e, int operand, const Expr& seed) {
     case ExprKind::neg:
       return by(0, -seed);
     case ExprKind::round_bf16:
+    case ExprKind::round_fp16:
       return by(0, seed);
     case ExprKind::exp:
       return by(0, product(seed, e));

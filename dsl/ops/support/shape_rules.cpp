@@ -56,12 +56,13 @@ Shape broadcast_shapes(std::string_view tag, const std::vector<Shape>& shapes) {
 void require_dtype(std::string_view tag, size_t position, const TensorType& type, DType expected) {
   if (type.dtype == expected) return;
   bool wants_float = expected == DType::f32;
-  if (wants_float && type.dtype == DType::bf16)
-    throw UserError({.tag = std::string(tag),
-                     .message = fmt::format("argument {} is bf16, which only products take", position + 1),
-                     .expected = "f32",
-                     .found = text(type),
-                     .mend = "cast it back: cast(x, f32)"});
+  if (wants_float && is_half(type.dtype))
+    throw UserError(
+        {.tag = std::string(tag),
+         .message = fmt::format("argument {} is {}, which only products take", position + 1, name(type.dtype)),
+         .expected = "f32",
+         .found = text(type),
+         .mend = "cast it back: cast(x, f32)"});
   throw UserError(
       {.tag = std::string(tag),
        .message =
@@ -75,13 +76,14 @@ void require_dtype(std::string_view tag, size_t position, const TensorType& type
 
 void require_products(std::string_view tag, std::span<const TensorType> inputs) {
   for (size_t j = 0; j < 2; ++j)
-    if (inputs[j].dtype != DType::bf16) require_dtype(tag, j, inputs[j], DType::f32);
+    if (!is_half(inputs[j].dtype)) require_dtype(tag, j, inputs[j], DType::f32);
   if (inputs[0].dtype != inputs[1].dtype)
-    throw UserError({.tag = std::string(tag),
-                     .message = "the arguments have different element types",
-                     .expected = "both f32 or both bf16",
-                     .found = text(inputs[0]) + " and " + text(inputs[1]),
-                     .mend = "cast one of them: cast(x, bf16)"});
+    throw UserError(
+        {.tag = std::string(tag),
+         .message = "the arguments have different element types",
+         .expected = "both of one type: f32, " + half_names(),
+         .found = text(inputs[0]) + " and " + text(inputs[1]),
+         .mend = fmt::format("cast one of them: cast(x, {})", name(inputs[is_half(inputs[0].dtype) ? 0 : 1].dtype))});
 }
 
 void require_rank_at_least(std::string_view tag, size_t position, const TensorType& type, size_t rank) {

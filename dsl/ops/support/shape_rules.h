@@ -25,7 +25,7 @@ Shape broadcast_shapes(std::string_view tag, const std::vector<Shape>& shapes);
 /// Throws UserError unless argument `position` (from 0) has this element type.
 void require_dtype(std::string_view tag, size_t position, const TensorType& type, DType expected);
 
-/// Throws UserError unless two arguments can be multiplied and summed up: both float32, or both bf16.
+/// Throws UserError unless two arguments can be multiplied and summed up: both float32, both bf16 or both fp16.
 void require_products(std::string_view tag, std::span<const TensorType> inputs);
 
 /// Throws UserError unless argument `position` (from 0) has at least `rank` dimensions.

@@ -77,8 +77,7 @@ static float __shfl_xor_sync(unsigned, float value, int mask) {
 }
 // Tensor cores: lanes leave their operands, meet, and add up what is theirs. Sums are of floats, in order.
 #define EMULATED_TENSOR_CORES
-static unsigned short left_operands[1024][8], right_operands[1024][4];
-static float from_bits(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+static float left_operands[1024][8], right_operands[1024][4];
 template <class Half> static void load_left(Half* to, const Half* tile, int stride) {
   const int q = threadIdx.x % 32 / 4, p = threadIdx.x % 4;
   for (int i = 0; i < 8; ++i) to[i] = tile[(q + i / 2 % 2 * 8) * stride + 2 * p + i % 2 + i / 4 * 8];
@@ -91,19 +90,23 @@ template <class Half> static void load_right_by_rows(Half* to, const Half* tile,
   const int q = threadIdx.x % 32 / 4, p = threadIdx.x % 4;
   for (int i = 0; i < 8; ++i) to[i] = tile[(2 * p + i % 2 + i / 2 % 2 * 8) * stride + q + i / 4 * 8];
 }
-template <class Half> static void mma_bf16(float* sum, const Half* left, const Half* right) {
+template <class Half> static void multiply_fragments(float* sum, const Half* left, const Half* right) {
   const int me = threadIdx.x, first = me / 32 * 32, q = me % 32 / 4, p = me % 4;
-  for (int i = 0; i < 8; ++i) left_operands[me][i] = left[i].bits;
-  for (int i = 0; i < 4; ++i) right_operands[me][i] = right[i].bits;
+  for (int i = 0; i < 8; ++i) left_operands[me][i] = left[i];
+  for (int i = 0; i < 4; ++i) right_operands[me][i] = right[i];
   meet(5, 0, 0);
   for (int c = 0; c < 4; ++c)
     for (int k = 0; k < 16; ++k) {
       const int in_left = k / 8 * 4 + c / 2 * 2 + k % 2, in_right = k / 8 * 2 + k % 2;
-      sum[c] += from_bits(left_operands[first + 4 * q + k % 8 / 2][in_left]) *
-                from_bits(right_operands[first + 4 * (2 * p + c % 2) + k % 8 / 2][in_right]);
+      sum[c] += left_operands[first + 4 * q + k % 8 / 2][in_left] *
+                right_operands[first + 4 * (2 * p + c % 2) + k % 8 / 2][in_right];
     }
   meet(5, 0, 0);  // nobody leaves the next ones before
 }
+struct bf16;
+struct fp16;
+static void mma_bf16(float* sum, const bf16* left, const bf16* right);
+static void mma_fp16(float* sum, const fp16* left, const fp16* right);
 template <class Half> static void round2(Half* to, const float* from) { to[0] = Half(from[0]), to[1] = Half(from[1]); }
 template <int... I> struct Indices {};
 template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
@@ -115,6 +118,12 @@ template <class... A> static void call(void (*kernel)(A...), void** arguments) {
   call(kernel, arguments, typename Count<sizeof...(A)>::type());
 }
 extern "C" void emulated_grid(unsigned blocks, unsigned threads) { gridDim = {blocks, 1, 1}, blockDim = {threads, 1, 1}; }
+)";
+
+/// Behind the prelude, which says what the types are: others than its own have no product.
+constexpr const char* products = R"(
+static void mma_bf16(float* sum, const bf16* left, const bf16* right) { multiply_fragments(sum, left, right); }
+static void mma_fp16(float* sum, const fp16* left, const fp16* right) { multiply_fragments(sum, left, right); }
 )";
 
 enum Meeting { barrier = 0, shuffle_down = 1, shuffle = 2, ballot = 3, shuffle_xor = 4, warp_meeting = 5 };
@@ -316,6 +325,7 @@ std::vector<std::string> kernels_of(const std::string& text) {
 
 EmulatedKernels::EmulatedKernels(const std::string& text, const std::vector<std::string>& names, bool traced) {
   std::string source = shim + text;
+  if (text.find("struct fp16 {") != std::string::npos) source += products;
   for (const std::string& name : names)
     source += fmt::format(
         "extern \"C\" void emulated_{0}(unsigned block, unsigned thread, void** arguments) {{\n"

@@ -7,35 +7,25 @@
 #include <stdexcept>
 
 #include "runtime/cuda/cuda_api.h"
+#include "runtime/rank/half.h"
 
 namespace hetsynth::testing_support {
 namespace {
 
 using Kind = NcclOperation::Kind;
 
-/// Upper half of a float.
-float from_bf16(uint16_t bits) {
-  const uint32_t wide = uint32_t(bits) << 16;
-  float out;
-  std::memcpy(&out, &wide, sizeof out);
-  return out;
-}
-
-uint16_t to_bf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
 double element(const char* data, int64_t at, int type) {
-  if (type == cuda::nccl_bfloat16) return from_bf16(reinterpret_cast<const uint16_t*>(data)[at]);
+  if (type == cuda::nccl_bfloat16) return reinterpret_cast<const Bf16*>(data)[at];
+  if (type == cuda::nccl_float16) return reinterpret_cast<const Fp16*>(data)[at];
   if (type == cuda::nccl_int32) return reinterpret_cast<const int32_t*>(data)[at];
   return reinterpret_cast<const float*>(data)[at];
 }
 
 void set_element(char* data, int64_t at, int type, double value) {
   if (type == cuda::nccl_bfloat16)
-    reinterpret_cast<uint16_t*>(data)[at] = to_bf16(float(value));
+    reinterpret_cast<Bf16*>(data)[at] = Bf16(float(value));
+  else if (type == cuda::nccl_float16)
+    reinterpret_cast<Fp16*>(data)[at] = Fp16(float(value));
   else if (type == cuda::nccl_int32)
     reinterpret_cast<int32_t*>(data)[at] = int32_t(value);
   else

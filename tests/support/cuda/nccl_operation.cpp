@@ -7,12 +7,17 @@ namespace hetsynth::testing_support {
 std::string NcclOperation::text() const {
   static const char* const names[] = {"all_gather", "all_reduce", "reduce_scatter", "broadcast",
                                       "reduce",     "send",       "receive"};
-  const char* element = type == cuda::nccl_float32 ? "f32" : type == cuda::nccl_int32 ? "i32" : "bf16";
+  const char* element = type == cuda::nccl_float32   ? "f32"
+                        : type == cuda::nccl_int32   ? "i32"
+                        : type == cuda::nccl_float16 ? "fp16"
+                                                     : "bf16";
   return fmt::format("{} {} {} op {} peer {}{}", names[int(kind)], count, element, op, peer,
                      recorded ? ", recorded" : "");
 }
 
-int64_t NcclOperation::element_bytes() const { return type == cuda::nccl_bfloat16 ? 2 : 4; }
+int64_t NcclOperation::element_bytes() const {
+  return type == cuda::nccl_bfloat16 || type == cuda::nccl_float16 ? 2 : 4;
+}
 
 size_t NcclOperation::source_bytes(int ranks, int rank) const {
   if (kind == Kind::receive || (kind == Kind::broadcast && peer != rank)) return 0;

@@ -15,11 +15,13 @@ namespace {
 /// Of the device, and what it is spelled out as (library.h).
 struct ProductCall {
   const char *name, *spelled;
+  DType operands;          ///< of calls that do not say it
   size_t arguments, a, w;  ///< with the context
 };
-constexpr ProductCall product_calls[] = {{"hetsynth_device_matmul", "hetsynth_matmul", 18, 5, 9},
-                                         {"hetsynth_device_matmul_bf16", "hetsynth_matmul_bf16", 18, 5, 9},
-                                         {"hetsynth_device_matmul_then", "hetsynth_matmul_then", 16, 5, 8}};
+constexpr ProductCall product_calls[] = {{"hetsynth_device_matmul", "hetsynth_matmul", DType::f32, 18, 5, 9},
+                                         {"hetsynth_device_matmul_bf16", "hetsynth_matmul_bf16", DType::bf16, 18, 5, 9},
+                                         {"hetsynth_device_matmul_fp16", "hetsynth_matmul_fp16", DType::fp16, 18, 5, 9},
+                                         {"hetsynth_device_matmul_then", "hetsynth_matmul_then", DType::f32, 16, 5, 8}};
 
 const ProductCall* product_call(const Statement& s) {
   if (s.kind != Statement::Kind::branch || s.value.kind != Kind::call) return nullptr;
@@ -33,12 +35,14 @@ bool is_product(const Statement& s) { return product_call(s) != nullptr; }
 void expect_type_of_operands(const ProductCall& call, const Expression& e) {
   const Expression& says = e.args[1];
   const bool then = call.arguments == 16;
-  if (then && (says.kind != Kind::integer || says.integer_value < 0 || says.integer_value > 1))
+  constexpr DType numbered[] = {DType::f32, DType::bf16, DType::fp16};
+  if (then && (says.kind != Kind::integer || says.integer_value < 0 || says.integer_value > 2))
     throw NotFollowed("a type of a product's operands", e.line);
-  const bool bf16 = then ? says.integer_value == 1 : std::string_view(call.name).ends_with("_bf16");
+  const DType operands = then ? numbered[says.integer_value] : call.operands;
   for (size_t operand : {call.a, call.w})
-    if ((e.args[operand].type == Type::halves) != bf16)
-      throw Differs(fmt::format("{} takes an operand of another type for {}", call.name, bf16 ? "bf16" : "float32"),
+    if (e.args[operand].type != pointer_to(operands))
+      throw Differs(fmt::format("{} takes an operand of another type for {}", call.name,
+                                is_half(operands) ? name(operands) : "float32"),
                     e.line);
 }
 
@@ -79,7 +83,7 @@ void name_attention(Statement& s, std::map<int, Expression>& calls) {
   std::vector<size_t> halves = {A::q, A::k, A::v, A::o};
   if (gradient) halves.insert(halves.end(), {A::o_gradient, A::q_gradient, A::k_gradient, A::v_gradient});
   for (size_t argument : halves)
-    if (x[argument].type != Type::halves)
+    if (x[argument].type != Type::bf16s)
       throw Differs(fmt::format("{} takes an operand of another type for bf16", s.value.name), s.line);
   if (x[A::statistics].type != Type::reals && !(x[A::statistics].kind == Kind::integer && !gradient))
     throw Differs(fmt::format("{} takes statistics of another type", s.value.name), s.line);
@@ -113,8 +117,9 @@ void DeviceWalk::run() {
   if (unit_.functions.count("hetsynth_device_attention") &&
       source_.text.find(options_.attention_declarations) == std::string::npos)
     throw Differs("the declarations of attention are not the generator's", 0);
-  for (const char* of_cpu : {"hetsynth_attention", "hetsynth_attention_gradient", "hetsynth_matmul",
-                             "hetsynth_matmul_bf16", "hetsynth_matmul_then", "hetsynth_convolution", "fill", "copy"})
+  for (const char* of_cpu :
+       {"hetsynth_attention", "hetsynth_attention_gradient", "hetsynth_matmul", "hetsynth_matmul_bf16",
+        "hetsynth_matmul_fp16", "hetsynth_matmul_then", "hetsynth_convolution", "fill", "copy"})
     if (unit_.functions.count(of_cpu)) throw NotFollowed(fmt::format("{} in the text of a GPU", of_cpu), 0);
   kernels_ = read_kernels(source_.kernels, options_.device_prelude, "the kernels of " + source_.file_name);
   for (auto& [name, kernel] : kernels_.functions)

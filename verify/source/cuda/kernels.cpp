@@ -28,18 +28,29 @@ struct bf16 {
   explicit bf16(float value);
   operator float() const;
 };
-float round_bf16(float);
+struct fp16 {
+  unsigned short bits;
+  fp16() = default;
+  explicit fp16(float value);
+  operator float() const;
+};
+float round_bf16(float); float round_fp16(float);
 float exp_f32(float); float log_f32(float); float sqrt_f32(float); float tanh_f32(float); float erf_f32(float);
 float sin_f32(float); float cos_f32(float); float floor_f32(float); float power_f32(float, float);
 float max_f32(float, float); float min_f32(float, float);
 double max_f64(double, double); double min_f64(double, double);
 void load4(float*, const float*); void load4(int*, const int*); void load4(bf16*, const bf16*);
+void load4(fp16*, const fp16*);
 void store4(float*, const float*); void store4(int*, const int*); void store4(bf16*, const bf16*);
+void store4(fp16*, const fp16*);
 float warp_sum(float); float warp_max(float); float lanes16_sum(float); float lanes16_max(float);
 float lanes4_sum(float); float lanes4_max(float); float exp_fast_f32(float);
 void copy8(bf16*, const bf16*); void round2(bf16*, const float*); void mma_bf16(float*, const bf16*, const bf16*);
 void load_left(bf16*, const bf16*, int); void load_right(bf16*, const bf16*, int);
 void load_right_by_rows(bf16*, const bf16*, int);
+void copy8(fp16*, const fp16*); void round2(fp16*, const float*); void mma_fp16(float*, const fp16*, const fp16*);
+void load_left(fp16*, const fp16*, int); void load_right(fp16*, const fp16*, int);
+void load_right_by_rows(fp16*, const fp16*, int);
 float block_sum(float); float block_max(float); float stacked_sum(float); float stacked_max(float);
 int collect_hits(bool, int*);
 float philox_uniform(unsigned long long, unsigned, unsigned long long, unsigned long long);
@@ -88,7 +99,8 @@ Unit read_kernels(const std::string& text, const std::string& prelude, const std
     if (function.defined && !function.kernel)
       throw NotFollowed(fmt::format("in the kernels, the function {}", name), function.line);
   for (const auto& [name, record] : unit.records)
-    if (name != "bf16" && name != "Dimensions") throw NotFollowed(fmt::format("in the kernels, the type {}", name), 0);
+    if (name != "bf16" && name != "fp16" && name != "Dimensions")
+      throw NotFollowed(fmt::format("in the kernels, the type {}", name), 0);
   return unit;
 }
 

@@ -12,7 +12,9 @@ namespace hetsynth::source {
 namespace {
 
 /// The numbers of NCCL's enumerations, as in nccl.h.
-int64_t nccl_type(DType dtype) { return dtype == DType::i32 ? 2 : dtype == DType::bf16 ? 9 : 7; }
+int64_t nccl_type(DType dtype) {
+  return dtype == DType::i32 ? 2 : dtype == DType::bf16 ? 9 : dtype == DType::fp16 ? 6 : 7;
+}
 int64_t nccl_reduction(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:

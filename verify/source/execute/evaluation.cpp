@@ -157,7 +157,7 @@ double Execution::call(const Expression& e) {
       return philox_uniform(uint64_t(integer(e.args[0])), int(integer(e.args[1])), uint64_t(integer(e.args[2])),
                             uint64_t(integer(e.args[3])));
     default:
-      if (function.kind == ExprKind::round_bf16 && !c_.memory.rounds()) return real(e.args[0]);
+      if (rounds_to(function.kind) && !c_.memory.rounds()) return real(e.args[0]);
       return number(function.kind, real(e.args[0]), e.args.size() > 1 ? real(e.args[1]) : 0);
   }
 }

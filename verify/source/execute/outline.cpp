@@ -38,11 +38,14 @@ std::set<int64_t> integers_of(const Statement& s) {
 }
 
 bool is_pointer(Type type) {
-  return type == Type::bytes || type == Type::reals || type == Type::integers || type == Type::halves;
+  return type == Type::bytes || type == Type::reals || type == Type::integers || type == Type::bf16s ||
+         type == Type::fp16s;
 }
 int64_t stride_of(Type pointer) { return pointer == Type::bytes ? 1 : size_bytes(element_type(pointer)); }
 DType element_type(Type pointer) {
-  return pointer == Type::integers ? DType::i32 : pointer == Type::halves ? DType::bf16 : DType::f32;
+  for (const DType dtype : {DType::i32, DType::bf16, DType::fp16})
+    if (pointer == pointer_to(dtype)) return dtype;
+  return DType::f32;
 }
 
 Outline::Outline(const Function& function, const Statement& body, Frame& frame)

@@ -198,6 +198,7 @@ double Meaning::evaluate(const Expr& e, Compute& frame) {
       return std::isnan(condition) ? condition : condition != 0 ? arg(1) : arg(2);
     }
     case ExprKind::round_bf16:
+    case ExprKind::round_fp16:
       return rounds() ? number(e.kind(), arg(0), 0) : arg(0);
     default:
       return number(e.kind(), arg(0), e.args().size() > 1 ? arg(1) : 0);

@@ -118,7 +118,7 @@ class Meaning {
   void choose_anew(const Sample& sample);
   /// Another number whenever elements may be worth something else.
   uint64_t moment() const { return moment_; }
-  /// Whether a conversion to bf16 rounds.
+  /// Whether a conversion to 16 bits rounds.
   bool rounds() const { return !sample_.exact; }
   /// The element at this global index. Throws NotHeld, TooLong.
   double at(ValueId value, const Index& index);

@@ -16,7 +16,7 @@ struct Sample {
   /// Reals grow with their position: what is rescaled by the largest so far meets larger ones.
   bool rising = false;
   bool together = false;  ///< all integers equal: what is scattered by them meets in one place, where nothing is missed
-  bool exact = false;     ///< roundings to bf16 count as nothing
+  bool exact = false;     ///< roundings to 16 bits count as nothing
   /// Reals of a tensor of n elements are smaller by the root of n: what is summed over very many elements weighs no
   /// more than a single number beside it, which would vanish in rounding.
   bool balanced = false;

@@ -50,8 +50,7 @@ ContentsWalk::ContentsWalk(const Program& reference, const SpmdProgram& program,
       done_(program.instructions.size(), false) {
   for (const Attention& attention : find_attention(reference))
     for (NodeId node : attention.after)
-      if (reference[node].body == round_bf16(Expr::input(0)))
-        weighed_.insert({{attention.mixed, true}, {attention.dot, false}});
+      if (is_rounding(reference[node].body)) weighed_.insert({{attention.mixed, true}, {attention.dot, false}});
   list_candidates();
 }
 

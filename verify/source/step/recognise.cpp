@@ -255,8 +255,8 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, co
   return std::nullopt;
 }
 
-/// Blocks of attention between bf16 operands round the weights before they are divided by their sum, the program behind
-/// it; and sum(weights * their gradient) is taken as sum(result * its gradient), of a result whose weights were
+/// Blocks of attention between operands of 16 bits round the weights before they are divided by their sum, the program
+/// behind it; and sum(weights * their gradient) is taken as sum(result * its gradient), of a result whose weights were
 /// rounded. No rounding is the same then, so that such sums are held against the program over the reals, as a proof is.
 /// Of the result either side must round.
 std::optional<ContentsWalk::Guess> ContentsWalk::match_unrounded(Region& region, const Written& block,
@@ -279,7 +279,7 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_unrounded(Region& region,
   return guess;
 }
 
-/// Whether roundings to bf16 make a difference to both or to neither.
+/// Whether roundings to 16 bits make a difference to both or to neither.
 bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess& guess,
                                const std::vector<Point>& points) {
   bool by_text = false, by_program = false;

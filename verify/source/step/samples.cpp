@@ -207,7 +207,7 @@ bool ContentsWalk::holds(const Guess& guess, const Point& point, int64_t& work) 
   return out;
 }
 
-/// Whether the difference is none over the reals: of large numbers, another rounding to bf16 of one is a large one.
+/// Whether the difference is none over the reals: of large numbers, another rounding to 16 bits of one is a large one.
 bool ContentsWalk::only_rounds(Region& region, const Written& block, const Guess& guess, const Point& point,
                                int64_t& work) {
   if (exact_) return false;

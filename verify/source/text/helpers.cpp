@@ -35,6 +35,7 @@ constexpr Known known[] = {
     {"floor_f32", of_one(ExprKind::floor)},
     {"__builtin_floor", of_one(ExprKind::floor)},
     {"round_bf16", of_one(ExprKind::round_bf16)},
+    {"round_fp16", of_one(ExprKind::round_fp16)},
     {"power_f32", of_two(ExprKind::power)},
     {"__builtin_pow", of_two(ExprKind::power)},
     {"max_f32", of_two(ExprKind::maximum)},

@@ -1,10 +1,15 @@
 #include "verify/source/text/library.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <map>
+#include <optional>
+#include <string_view>
 
+#include "verify/source/step/step_walk.h"
 #include "verify/source/text/attention_call.h"
 #include "verify/source/text/each.h"
 #include "verify/source/text/spelling.h"
@@ -43,8 +48,12 @@ class Spelling {
     if (s.kind == Statement::Kind::call) {
       const std::string& name = s.value.name;
       size_t arguments = s.value.args.size();
-      bool halves = name == "hetsynth_matmul_bf16";
-      if ((halves || name == "hetsynth_matmul") && arguments == 17) s = matmul(s);
+      if (const auto operands = operands_of(name); operands && arguments == 17) {
+        for (const size_t operand : {size_t(4), size_t(8)})
+          if (s.value.args[operand].type != pointer_to(*operands))
+            throw Differs(fmt::format("{} takes an operand of another type", name), s.line);
+        s = matmul(s);
+      }
       if (name == "hetsynth_matmul_then" && arguments == 15) matmul_then(s);
       if (name == "hetsynth_convolution" && arguments == 6) convolution(s);
       if (name == "hetsynth_attention" || name == "hetsynth_attention_gradient") spell_attention(s, f_, tables_);
@@ -126,7 +135,15 @@ class Spelling {
     return loop(s, b, x[0], {loop(s, i, x[1], {loop(s, j, x[2], {begin, loop(s, k, x[3], {add}), store})})});
   }
 
-  /// (bf16, m, n, k, a, 2 strides, w, 2 strides, c, row, epilogue, bias, beside): codegen/interface/abi.h.
+  /// By the name of a product, what it multiplies.
+  static std::optional<DType> operands_of(std::string_view name) {
+    if (name == "hetsynth_matmul") return DType::f32;
+    for (const HalfFormat& format : half_formats)
+      if (name == fmt::format("hetsynth_matmul_{}", hetsynth::name(format.dtype))) return format.dtype;
+    return std::nullopt;
+  }
+
+  /// (type of operands, m, n, k, a, 2 strides, w, 2 strides, c, row, epilogue, bias, beside): codegen/interface/abi.h.
   void matmul_then(Statement& s) {
     enum { bias = 4, relu = 6, gelu = 36, kept_gelu = 164, slope = 192, slope_and_sums = 208 };
     const std::vector<Expression> x = s.value.args;

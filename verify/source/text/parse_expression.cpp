@@ -3,6 +3,7 @@
 #include <clang/AST/ASTContext.h>
 #include <clang/AST/ExprCXX.h>
 #include <clang/Basic/SourceManager.h>
+#include <fmt/format.h>
 
 namespace hetsynth::source {
 
@@ -11,10 +12,14 @@ int line_of(const clang::ASTContext& context, clang::SourceLocation at) {
   return int(sources.getPresumedLineNumber(sources.getExpansionLoc(at)));
 }
 
-bool is_bf16(clang::QualType type) {
-  const clang::RecordDecl* record = type->getAsRecordDecl();
-  return record && record->getName() == "bf16";
+std::optional<DType> half_of(clang::QualType type) {
+  const clang::TagDecl* tag = type->getAsTagDecl();
+  for (const HalfFormat& format : half_formats)
+    if (tag && tag->getName() == llvm::StringRef(name(format.dtype))) return format.dtype;
+  return std::nullopt;
 }
+
+bool is_half_number(clang::QualType type) { return type->isRecordType() && half_of(type); }
 
 Type type_of(clang::QualType type) {
   if (type->isPointerType() || type->isArrayType()) {
@@ -23,11 +28,11 @@ Type type_of(clang::QualType type) {
     if (element->isCharType()) return Type::bytes;
     if (element->isSpecificBuiltinType(clang::BuiltinType::Float)) return Type::reals;
     if (element->isSpecificBuiltinType(clang::BuiltinType::Int)) return Type::integers;
-    if (is_bf16(element) || element->isSpecificBuiltinType(clang::BuiltinType::UShort)) return Type::halves;
+    if (const auto half = half_of(element)) return pointer_to(*half);
     return Type::other;
   }
   if (type->isIntegralOrEnumerationType()) return Type::integer;
-  return type->isRealFloatingType() || is_bf16(type) ? Type::real : Type::other;
+  return type->isRealFloatingType() || is_half_number(type) ? Type::real : Type::other;
 }
 
 int ExpressionParser::slot_of(const clang::ValueDecl* decl) {
@@ -78,7 +83,7 @@ Expression ExpressionParser::parse(const clang::Expr* e, int depth) {
     return make(
         Kind::choose, e,
         {parse(choice->getCond(), depth), parse(choice->getTrueExpr(), depth), parse(choice->getFalseExpr(), depth)});
-  if (auto* made = llvm::dyn_cast<clang::CXXConstructExpr>(e); made && is_bf16(made->getType()))
+  if (auto* made = llvm::dyn_cast<clang::CXXConstructExpr>(e); made && is_half_number(made->getType()))
     return rounded(made, depth);
   if (auto* call = llvm::dyn_cast<clang::CallExpr>(e)) return called(call, depth);
   return stray(e, e->getStmtClassName());
@@ -121,18 +126,18 @@ Expression ExpressionParser::field(const clang::MemberExpr* member) const {
   return out;
 }
 
-/// A bf16: a copy, or a number that is rounded.
+/// A number of 16 bits: a copy, or one that is rounded.
 Expression ExpressionParser::rounded(const clang::CXXConstructExpr* made, int depth) {
-  if (made->getNumArgs() != 1) return stray(made, "a bf16 without a value");
+  if (made->getNumArgs() != 1) return stray(made, "a number of 16 bits without a value");
   Expression value = parse(made->getArg(0), depth);
   if (made->getConstructor()->isCopyOrMoveConstructor()) return value;
   Expression out = make(Kind::call, made, {value});
-  out.name = "round_bf16";
+  out.name = fmt::format("round_{}", name(*half_of(made->getType())));
   return out;
 }
 
 Expression ExpressionParser::called(const clang::CallExpr* call, int depth) {
-  // bf16's only member: its value.
+  // Their only member: the value.
   if (auto* member = llvm::dyn_cast<clang::CXXMemberCallExpr>(call); member && call->getNumArgs() == 0)
     return parse(member->getImplicitObjectArgument(), depth);
   Expression out = make(Kind::call, call);
@@ -162,6 +167,9 @@ Expression ExpressionParser::named(const clang::DeclRefExpr* reference) {
 Expression ExpressionParser::converted(const clang::CastExpr* cast, int depth) {
   Expression inner = parse(cast->getSubExpr(), depth);
   clang::QualType to = cast->getType();
+  const clang::QualType from = cast->getSubExpr()->getType();
+  if (from->isEnumeralType() && half_of(from) && cast->getCastKind() != clang::CK_LValueToRValue)
+    return stray(cast, "the bits of a number");
   switch (cast->getCastKind()) {
     case clang::CK_IntegralToFloating:
       if (inner.kind == Kind::integer) {

@@ -16,8 +16,11 @@ constexpr int deepest_nesting = 400;
 
 /// In the text as people see it.
 int line_of(const clang::ASTContext& context, clang::SourceLocation at);
-/// The prelude's own type; its elements count as the numbers they hold.
-bool is_bf16(clang::QualType type);
+/// The format of 16 bits that a type of the text stands for, by its name: a structure that converts, or, in the host's
+/// text, a type that is only moved.
+std::optional<DType> half_of(clang::QualType type);
+/// A structure of the prelude; it counts as the number it holds.
+bool is_half_number(clang::QualType type);
 Type type_of(clang::QualType type);
 
 /// Of one function, whose variables it numbers as it meets them.

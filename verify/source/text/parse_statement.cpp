@@ -140,7 +140,7 @@ class StatementParser {
     if (auto* binary = llvm::dyn_cast<clang::BinaryOperator>(e); binary && binary->isAssignmentOp())
       return assignment(binary, depth);
     if (auto* copied = llvm::dyn_cast<clang::CXXOperatorCallExpr>(e);
-        copied && copied->getOperator() == clang::OO_Equal && is_bf16(copied->getType())) {
+        copied && copied->getOperator() == clang::OO_Equal && is_half_number(copied->getType())) {
       Statement out = make(Statement::Kind::assign, e->getBeginLoc());
       out.target = expressions_.parse(copied->getArg(0), depth);
       out.value = expressions_.parse(copied->getArg(1), depth);

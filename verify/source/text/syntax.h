@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "dsl/ir/type.h"
+
 namespace hetsynth::source {
 
 enum class Kind : uint8_t {
@@ -37,8 +39,23 @@ enum class Kind : uint8_t {
   other,  ///< nothing that generated programs contain; `name` says what it was
 };
 
-/// How a value counts; the plural ones are pointers and arrays, `halves` those of bf16.
-enum class Type : uint8_t { integer, real, integers, reals, halves, bytes, other };
+/// How a value counts; the plural ones are pointers and arrays.
+enum class Type : uint8_t { integer, real, integers, reals, bf16s, fp16s, bytes, other };
+
+/// Pointers to numbers of an element type.
+constexpr Type pointer_to(DType dtype) {
+  switch (dtype) {
+    case DType::i32:
+      return Type::integers;
+    case DType::bf16:
+      return Type::bf16s;
+    case DType::fp16:
+      return Type::fp16s;
+    case DType::f32:
+      break;
+  }
+  return Type::reals;
+}
 
 struct Expression {
   Kind kind = Kind::other;

@@ -34,6 +34,7 @@ int ThreadBlock::moved_by(const Expression& call) {
 void ThreadBlock::move(const Expression& e, Lanes lanes) {
   const int many = moved_by(e);
   const bool rounds = e.name == "round2";
+  const ExprKind kind = e.args[0].type == Type::fp16s ? ExprKind::round_fp16 : ExprKind::round_bf16;
   const Place to = place(e.args[0], lanes);
   if (!rounds) expect_aligned(to, e.args[0].type, many, lanes, e.line);
   if (slice_ && to.parameter >= 0) {
@@ -46,7 +47,7 @@ void ThreadBlock::move(const Expression& e, Lanes lanes) {
   for (int v = 0; v < many; ++v) {
     load_at(from, e.args[1].type, v, lanes, value, e.line);
     if (rounds && outside_.rounds())
-      for (int i = 0; i < lanes.count; ++i) value[i] = number(ExprKind::round_bf16, value[i], 0);
+      for (int i = 0; i < lanes.count; ++i) value[i] = number(kind, value[i], 0);
     store_at(to, e.args[0].type, v, lanes, value, e.line);
   }
 }

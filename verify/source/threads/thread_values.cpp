@@ -255,7 +255,7 @@ void ThreadBlock::real_call(const Expression& e, Lanes lanes, double* out) {
     case Builtin::arithmetic: {
       double* second = reals(n);
       real(e.args[0], lanes, out);
-      if (function.kind == ExprKind::round_bf16 && !outside_.rounds()) return;
+      if (rounds_to(function.kind) && !outside_.rounds()) return;
       if (e.args.size() > 1) real(e.args[1], lanes, second);
       for (int i = 0; i < n; ++i) out[i] = number(function.kind, out[i], e.args.size() > 1 ? second[i] : 0);
       return;

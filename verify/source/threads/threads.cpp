@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t longest_array_of_thread = int64_t(1) << 20;
 constexpr size_t page_numbers = size_t(1) << 16;
 
+bool multiplies_fragments(const std::string& function) { return function == "mma_bf16" || function == "mma_fp16"; }
+
 bool loads_fragment(const std::string& function) {
   return function == "load_left" || function == "load_right" || function == "load_right_by_rows";
 }
@@ -25,7 +27,7 @@ Meets meets(const Expression& e) {
     if (e.name == "__syncthreads" || e.name == "collect_hits" || e.name.rfind("block_", 0) == 0 ||
         e.name.rfind("stacked_", 0) == 0)
       out = Meets::block;
-    else if (e.name.rfind("warp_", 0) == 0 || e.name.rfind("lanes", 0) == 0 || e.name == "mma_bf16" ||
+    else if (e.name.rfind("warp_", 0) == 0 || e.name.rfind("lanes", 0) == 0 || multiplies_fragments(e.name) ||
              loads_fragment(e.name))
       out = Meets::warp;
   }
@@ -127,8 +129,7 @@ void ThreadBlock::block(const Statement& s, Lanes lanes) {
 void ThreadBlock::declare(const Statement& s, Lanes lanes) {
   const size_t slot = size_t(s.slot);
   if (s.elements > 0) {
-    if (s.type != Type::integers && s.type != Type::reals && s.type != Type::halves)
-      throw NotFollowed("an array of another type", s.line);
+    if (!is_pointer(s.type) || s.type == Type::bytes) throw NotFollowed("an array of another type", s.line);
     if (s.elements > longest_array_of_thread) throw NotFollowed("a very long array in a kernel", s.line);
     if (!s.list.empty()) throw NotFollowed("an array with given elements", s.line);
     Array& array = arrays_[slot];
@@ -267,7 +268,7 @@ void ThreadBlock::call(const Expression& e, Lanes lanes) {
   if (e.name == "__syncthreads" && e.args.empty()) return barrier(lanes, e.line);
   if (moved_by(e) > 0) return move(e, lanes);
   if (e.args.size() == 3 && loads_fragment(e.name)) return load_fragment(e, lanes);
-  if (e.args.size() == 3 && e.name == "mma_bf16") return multiply_fragments(e, lanes);
+  if (e.args.size() == 3 && multiplies_fragments(e.name)) return multiply_fragments(e, lanes);
   throw NotFollowed("a call of " + e.name, e.line);
 }
 

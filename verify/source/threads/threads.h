@@ -49,7 +49,7 @@ class ThreadBlock {
                        int line) = 0;
     /// Where decisions are noted, of each thread; null: nowhere.
     virtual Decisions* decisions() { return nullptr; }
-    /// Whether a conversion to bf16 rounds.
+    /// Whether a conversion to 16 bits rounds.
     virtual bool rounds() const { return true; }
     /// The number of the step.
     virtual int64_t step() const { return 0; }
