@@ -1,7 +1,8 @@
 // Direct preference optimization (Rafailov et al. 2023) of a GPT-2: of two answers the preferred one is to become
-// likelier, the other less so, both measured against the frozen network that training starts from. Both begin with the
-// same checkpoint (`--init-from`).
+// likelier, the other less so, both measured against the frozen network that training starts from.
 //   hetsynth run preference.cpp --set size=tiny
+//   hetsynth run preference.cpp --init-from gpt2/ --map ../weights/gpt2.toml --data pairs/
+//     (texts.npy [samples, 2, length + 1], the preferred answer first; counted.npy [samples, 2, length], 1 in answers)
 // Model: DPO GPT-2 | 124439808 parameters without reference.
 #include <cmath>
 #include <string>

@@ -79,7 +79,7 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::parameter) continue;
     ++out.parameters;
-    const std::optional<WeightPlace> place = map.place_of(node.name);
+    const std::optional<WeightPlace> place = map.start_of(node.name);
     if (!place) {
       out.missing.push_back(node.name);
       continue;

@@ -114,13 +114,15 @@ WeightMap WeightMap::load(const std::string& path) {
       out.may_lack_ = texts_of(path, node, "beginnings of names");
     } else if (key.str() == "ignore") {
       out.ignored_ = texts_of(path, node, "names of tensors");
+    } else if (key.str() == "copies") {
+      out.copies_ = texts_of(path, node, "beginnings of names");
     } else if (key.str() == "tensors" && node.is_table()) {
       // In the order of the file: toml++ sorts by name.
       for (const auto& [name, rule] : *node.as_table())
         out.rules_.push_back(rule_of(path, std::string(name.str()), rule));
       std::ranges::stable_sort(out.rules_, {}, &WeightRule::line);
     } else if (key.str() != "gguf" && key.str() != "merge") {  // of these, gguf_rules.h and merge_rules.h
-      static const std::vector<std::string> keys = {"may_lack", "ignore", "tensors", "gguf", "merge"};
+      static const std::vector<std::string> keys = {"may_lack", "ignore", "copies", "tensors", "gguf", "merge"};
       refuse(path, node.source(), "a key that means nothing here", "one of " + quoted_list(keys),
              quote(std::string(key.str())));
     }
@@ -136,6 +138,13 @@ std::optional<WeightPlace> WeightMap::place_of(const std::string& parameter) con
     if (const auto numbers = match(rule.parameter, parameter))
       return WeightPlace{filled_in(rule.tensor, *numbers), &rule};
   return std::nullopt;
+}
+
+std::optional<WeightPlace> WeightMap::start_of(const std::string& parameter) const {
+  std::optional<WeightPlace> out = place_of(parameter);
+  for (const std::string& beginning : copies_)
+    if (!out && parameter.starts_with(beginning)) out = place_of(parameter.substr(beginning.size()));
+  return out;
 }
 
 std::vector<std::string> WeightMap::names_of(const std::string& tensor) const {

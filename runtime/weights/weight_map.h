@@ -32,6 +32,7 @@ class WeightMap {
   ///
   ///     may_lack = ["transformer."]                                # beginnings that some files leave out
   ///     ignore = ["transformer.h.{i}.attn.bias", "lm_head.weight"] # tensors that the model does not want
+  ///     copies = ["reference."]                                    # beginnings of parameters that start as others do
   ///     [tensors]
   ///     "wte" = "transformer.wte.weight"
   ///     "h{i}.attention.query.weight" = { from = "transformer.h.{i}.attn.c_attn.weight",
@@ -42,6 +43,8 @@ class WeightMap {
 
   /// The rule for a parameter; none if there is none. Of several the first counts.
   std::optional<WeightPlace> place_of(const std::string& parameter) const;
+  /// The same; of a parameter without a rule whose name is that of another behind one of `copies`, that other's place.
+  std::optional<WeightPlace> start_of(const std::string& parameter) const;
   /// The names that a file may have a tensor under, as the rules write it first.
   std::vector<std::string> names_of(const std::string& tensor) const;
   /// Whether a tensor of the file is one that the model does not want.
@@ -54,6 +57,7 @@ class WeightMap {
   std::string file_;
   std::vector<std::string> may_lack_;
   std::vector<std::string> ignored_;
+  std::vector<std::string> copies_;
   std::vector<WeightRule> rules_;
 };
 

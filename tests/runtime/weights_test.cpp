@@ -125,6 +125,27 @@ TEST_F(Weights, LieWhereTheRulesSay) {
   }
 }
 
+TEST_F(Weights, CopiesStartAsWhatTheyAreCopiesOf) {
+  Trace trace("copied.cpp");
+  run_builder(trace, [] {
+    auto [x, y] = synthetic_batch(6, 3, 3);
+    Tensor bias = parameter("bias", {3}, zeros());
+    Tensor copy = parameter("then.bias", {3}, zeros(), {.trainable = false});
+    minimize(cross_entropy(x * copy + bias, y) + sum(parameter("now.bias", {3}, zeros())), AdamW{});
+  });
+  const Program program = differentiate(trace);
+  folder.write("rules.toml", "copies = [\"then.\"]\n" + std::string(rules));
+  WeightFile file(folder.path("foreign.st"));
+  const InitialWeights found = find_weights(program, file, map());
+  EXPECT_EQ(found.missing, std::vector<std::string>{"now.bias"});
+  const auto ranks = executor(program);
+  take_weights(found, file, *ranks);
+  for (const char* name : {"bias", "then.bias"})
+    EXPECT_EQ(tensor(*ranks, name).as<float>()[2], value("out.bias", 2)) << name;
+  EXPECT_FALSE(map().place_of("then.bias")) << "an export has no copies";
+  EXPECT_THAT(error_of_rules("copies = 3\n"), HasSubstr("a list of beginnings of names"));
+}
+
 TEST_F(Weights, GoBackUnderTheSameRules) {
   const Program program = small();
   const auto ranks = executor(program);
