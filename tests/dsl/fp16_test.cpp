@@ -48,10 +48,11 @@ constexpr Rounded table[] = {
     {HUGE_VAL, HUGE_VAL},
     {-HUGE_VAL, -HUGE_VAL},
     {0x1p-14, 0x1p-14},          // the least normal number
-    {0x1.ffcp-15, 0x1.ff8p-15},  // the largest subnormal one
-    {0x1.ffep-15, 0x1p-14},      // a tie between it and the least normal one: even
-    {0x1p-24, 0x1p-24},          // the least subnormal number
-    {0x1p-25, 0},                // a tie with zero
+    {0x1.ff8p-15, 0x1.ff8p-15},  // the largest subnormal one
+    {0x1.ffbp-15, 0x1.ff8p-15},
+    {0x1.ffcp-15, 0x1p-14},  // a tie between it and the least normal one: even
+    {0x1p-24, 0x1p-24},      // the least subnormal number
+    {0x1p-25, 0},            // a tie with zero
     {0x1.004p-25, 0x1p-24},
     {0x1.8p-24, 0x1p-23},  // a tie: even
     {-0x1p-24, -0x1p-24},
