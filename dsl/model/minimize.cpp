@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dsl/base/json_tree.h"
 #include "dsl/include/hetsynth/model.h"
 #include "dsl/ir/trace.h"
 #include "dsl/model/optimizers.h"
@@ -193,7 +194,7 @@ void metric(const char* name, Loss value, std::source_location where) {
     same->parts.push_back({value.total, value.count});
     return;
   }
-  const std::string found = fmt::format("\"{}\"", name);
+  const std::string found = json_quoted(std::string(name).substr(0, 200));
   const auto fail = [&](const std::string& message, const char* expected, const char* mend) {
     throw UserError({.where = location(where),
                      .tag = "metric",
@@ -202,7 +203,14 @@ void metric(const char* name, Loss value, std::source_location where) {
                      .found = found,
                      .mend = mend});
   };
-  if (std::string(name).empty()) fail("a metric needs a name", "a name", "it is told by that name beside the loss");
+  const std::string word = name;
+  if (word.empty()) fail("a metric needs a name", "a name", "it is told by that name beside the loss");
+  const bool odd = std::ranges::any_of(
+      word, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '"' || c == '\\'; });
+  if (odd || word.size() > 200 || word == "loss")
+    fail("a metric, or a group with a loss of its own, cannot be called so",
+         "up to 200 bytes without control characters, quotation marks and backslashes, and not \"loss\"",
+         "it stands beside the loss on one line: give it another name");
   if (is_read_as(trace, name))
     fail(fmt::format("there are two metrics or outputs named {}", name), "one of a name",
          "give each a name of its own");

@@ -83,7 +83,8 @@ std::vector<TrainedGroup> trained_groups(const Trace& trace) {
                    "a pattern with which a name begins",
                    fmt::format("\"{}\", which fits none of {}", minimized[g].group.parameters,
                                counted(int64_t(trained.size()), "parameter")),
-                   "names are those that parameter(name, ...) has in the model; what is frozen does not count");
+                   "names are those that parameter(name, ...) has in the model; what is frozen (--freeze, .trainable = "
+                   "false) does not count");
   return out;
 }
 

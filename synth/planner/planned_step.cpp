@@ -61,8 +61,9 @@ class ChoosingTurns {
 
   /// Twice as many turns each time: in as many as memory asks for, but not on where more were slower twice. Of normal
   /// effort quick plans choose their number; if one of them is the fastest plan, another is searched for at length.
+  /// Where no quick plan fits (not `gives_up`), all are.
   void add_turns(bool gives_up) {
-    const bool quick_first = options_.effort == Effort::normal;
+    const bool quick_first = options_.effort == Effort::normal && gives_up;
     int64_t before = 1;
     int slower = 0;
     for (const int64_t turns : possible_turns(whole_)) {

@@ -165,7 +165,7 @@ class Planning {
     while (!waiting_.empty()) {
       MeshCandidate candidate = next();
       const Cluster& devices = *candidate.devices();
-      const bool late = budget_.spent() && (planned_ || budget_.gives_up()),
+      const bool late = budget_.spent() && (planned_ || budget_.gave_up()),
                  cannot = candidate.bound() >= choice_.to_beat(devices);
       if (late && !cannot)
         choice_.pass_over(devices, candidate.mesh(), candidate.bound(), "not tried: planning ended before");

@@ -59,7 +59,8 @@ class Budget {
   /// True once the time is spent, the listener has had enough, or the work is done and there is a plan or need not be.
   /// The listener hears of it every tenth of a second.
   bool spent();
-  bool gives_up() const { return gives_up_; }
+  /// Whether the work is done without a plan.
+  bool gave_up() const { return gives_up_ && !progress_.best_seconds && work_ >= most_work(effort_); }
   /// The plan of another mesh begins.
   void begin_mesh() { work_before_mesh_ = work_; }
   /// Whether so little was done for the plan of this mesh that what seldom leads to anything may be tried.

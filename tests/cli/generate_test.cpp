@@ -117,7 +117,9 @@ TEST_F(Generate, WritesAFileWhenItIsDone) {
   };
   const Outcome stopped = killed_by("TERM");
   EXPECT_EQ(stopped.code, 7) << stopped.err;
-  EXPECT_THAT(stopped.out, AllOf(StartsWith("abcdefgabcdefg"), ::testing::EndsWith("\n")));
+  // How much there is by then depends on the machine.
+  EXPECT_THAT(stopped.out, AllOf(StartsWith("abcd"), ::testing::EndsWith("\n")));
+  for (size_t i = 0; i + 1 < stopped.out.size(); ++i) ASSERT_EQ(stopped.out[i], "abcdefg"[i % 7]) << i;
   EXPECT_THAT(stopped.err, HasSubstr("stopped early: "));
   EXPECT_EQ(place->read("out.txt"), "what was there");
   EXPECT_EQ(killed_by("KILL").code, 137);

@@ -10,6 +10,7 @@
 namespace hetsynth::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -49,6 +50,23 @@ TEST_F(RightModels, SchedulesThatEndAtZeroAndSlowMomentsTrain) {
                                 "LAMB{.beta2 = 0.99999999}"}) {
     write("", optimizer);
     EXPECT_EQ(run().code, 0) << optimizer;
+  }
+}
+
+/// What is minimised is told as it was before the update: 5, 4.9, 4.8.
+TEST_F(RightModels, ALossThatIsAParameterIsWhatItWasInTheStep) {
+  const std::string head =
+      "#include \"hetsynth/hetsynth.h\"\nusing namespace hetsynth;\nvoid model() {\n"
+      "  auto [x, y] = synthetic_batch(8, 3, 3);\n";
+  for (const char* loss : {"parameter(\"a\", {}, constant_init(5))", "sum(parameter(\"a\", {1}, constant_init(5)))",
+                           "reshape(parameter(\"a\", {1}, constant_init(5)), {})"}) {
+    place.write("model.cpp", head + "  minimize(" + loss + ", SGD{.learning_rate = 0.1, .momentum = 0});\n}\n");
+    for (const char* options : {"", "--mesh 2"}) {
+      const Outcome ran = run(options);
+      EXPECT_EQ(ran.code, 0) << loss << options << ran.err;
+      EXPECT_THAT(ran.out, AllOf(HasSubstr("loss 5.0000"), HasSubstr("loss 4.9000"), HasSubstr("loss 4.8000")))
+          << loss << options;
+    }
   }
 }
 

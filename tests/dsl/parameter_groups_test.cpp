@@ -300,6 +300,8 @@ TEST(ParameterGroups, MistakesAreTold) {
                 minimize(sum(b), SGD{}, of_b);
               }),
               HasSubstr("there are two metrics or outputs named second"));
+  for (const char* name : {"b\nc", "b\"", "loss"})
+    EXPECT_THAT(two(of_a, {.name = name, .parameters = "b"}), HasSubstr("cannot be called so")) << name;
   // What is frozen is of no group: those that have it alone are empty.
   const auto frozen = [&] {
     make(true);

@@ -242,6 +242,23 @@ TEST(DynamicLossScaling, RefusesImpossibleSettings) {
                "0 < backoff < 1");
   expect_error([] { mixed_precision("bf16", DynamicLossScale{.interval = 0}); }, "interval is out of range",
                "1 to 1000000 steps");
+  // Zero as float32, by which gradients would be divided.
+  expect_error([] { mixed_precision("fp16", DynamicLossScale{.initial = 1e-50}); }, "initial is out of range",
+               "2^-126 to 2^126");
+  expect_error([] { mixed_precision("fp16", 1e-46); }, "loss_scale is out of range", "2^-126 to 1e30");
+}
+
+TEST(MixedPrecision, IsSetOnceAndFirst) {
+  expect_error(
+      [] {
+        parameter("x", {2}, zeros()) * 2;
+        mixed_precision("bf16");
+      },
+      "the precision is set when something was computed already", "mixed_precision before anything else");
+  expect_error([] { mixed_precision("bf16"), mixed_precision("f32"); }, "the precision is set twice",
+               "one call of mixed_precision");
+  expect_error([] { mixed_precision("bf16", DynamicLossScale{}), mixed_precision("fp16", DynamicLossScale{}); },
+               "the precision is set twice", "one call of mixed_precision");
 }
 
 }  // namespace

@@ -115,8 +115,14 @@ TEST(Budget, WorkEndsPlanningWithoutAPlanIfThatIsAskedFor) {
   EXPECT_FALSE(budget.spent());
   budget.stop().spend(synth::most_work(Effort::quick) - 1);
   EXPECT_FALSE(budget.spent());
+  EXPECT_FALSE(budget.gave_up());
   budget.stop().spend(1);
   EXPECT_TRUE(budget.spent());
+  EXPECT_TRUE(budget.gave_up());
+  // Where time ends first there may be a plan that needs no search.
+  synth::Budget late(0.0, {}, Effort::quick, true);
+  EXPECT_TRUE(late.spent());
+  EXPECT_FALSE(late.gave_up());
 }
 
 TEST(Budget, PatienceBeginsAnewWithEveryMeshAndBoundsAttempts) {

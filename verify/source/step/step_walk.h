@@ -1,22 +1,14 @@
 // The statements of hetsynth_step in their order: what following the step of a cpu rank (walk.h) and the host side of a
 // cuda rank (device.h) have in common.
 #pragma once
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "verify/source/execute/outline.h"
 #include "verify/source/step/rank_source.h"
+#include "verify/source/text/differs.h"
 
 namespace hetsynth::source {
-
-/// The text differs from the program.
-class Differs : public std::runtime_error {
- public:
-  Differs(const std::string& what, int line, NodeId node = -1) : std::runtime_error(what), line(line), node(node) {}
-  int line;
-  NodeId node;
-};
 
 class StepWalk {
  public:

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string_view>
 
-#include "verify/source/step/step_walk.h"
 #include "verify/source/text/attention_call.h"
+#include "verify/source/text/differs.h"
 #include "verify/source/text/each.h"
 #include "verify/source/text/spelling.h"
 
