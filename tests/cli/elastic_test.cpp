@@ -83,12 +83,13 @@ TEST_F(Elastic, ARunThatNothingHappensToIsARun) {
   EXPECT_THAT(place.run("checkpoint c.st").out, HasSubstr("next step  1300"));
 }
 
+// The process is ended behind the first checkpoint, of step 500; three processes on few cores take milliseconds a step.
 TEST_F(Elastic, AKilledProcessIsStartedAgainAndNoStepIsLeftOut) {
-  const Outcome ran = disturbed(command("--steps 12000 --alive true -- --sample 0 --log-json log"), "kill -9 MARKED");
+  const Outcome ran = disturbed(command("--steps 4000 --alive true -- --sample 0 --log-json log"), "kill -9 MARKED");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out,
               AllOf(HasSubstr("all hosts answer; it goes on from step"), HasSubstr("elastic: start 2 on a, b, c")));
-  EXPECT_THAT(place.run("checkpoint c.st").out, HasSubstr("next step  12000"));
+  EXPECT_THAT(place.run("checkpoint c.st").out, HasSubstr("next step  4000"));
 }
 
 TEST_F(Elastic, AHostThatDoesNotAnswerIsLeftOut) {
@@ -96,10 +97,10 @@ TEST_F(Elastic, AHostThatDoesNotAnswerIsLeftOut) {
               "#!/bin/sh\n# The second one asked about is lost.\n"
               "n=$(cat asked 2>/dev/null || echo 0); n=$((n + 1)); echo $n > asked; [ $((n % 3)) -ne 2 ]\n");
   const Outcome ran =
-      disturbed(command("--steps 12000 --alive 'sh ./alive.sh {}' -- --sample 0 --log-json log"), "kill -9 MARKED");
+      disturbed(command("--steps 4000 --alive 'sh ./alive.sh {}' -- --sample 0 --log-json log"), "kill -9 MARKED");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, AllOf(HasSubstr("it goes on"), HasSubstr("without b"), HasSubstr("elastic: start 2 on a, c")));
-  EXPECT_THAT(place.run("checkpoint c.st").out, HasSubstr("next step  12000"));
+  EXPECT_THAT(place.run("checkpoint c.st").out, HasSubstr("next step  4000"));
 }
 
 TEST_F(Elastic, WhatCannotGoOnSaysSo) {
