@@ -317,7 +317,8 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   try {
-    const std::vector<ListedModel> models = options.gallery ? gallery_models() : listed_models(options.names);
+    const std::vector<ListedModel> models =
+        options.gallery ? gallery_models(options.names) : listed_models(options.names);
     if (options.markdown)
       fmt::print(fmt::runtime(options.gallery ? gallery_introduction : introduction), options.arguments);
     print_row({std::begin(columns), std::end(columns)}, options);

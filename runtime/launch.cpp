@@ -130,7 +130,9 @@ void refuse_halves(const Program& reference, const std::vector<Device>& devices,
 
 /// Kernels are written for the architecture that the cluster file tells.
 void require_tensor_cores(const DeviceProgram& program, const Device& device, const std::string& architecture) {
-  if (architecture_number(architecture) >= 75 || !codegen::cuda::needs_tensor_cores(program.files.at(1).text)) return;
+  if (codegen::cuda::has_tensor_cores(architecture, DType::fp16) ||
+      !codegen::cuda::needs_tensor_cores(program.files.at(1).text))
+    return;
   throw UserError({.tag = "device",
                    .message = fmt::format("the kernels of attention multiply fp16 by tensor cores, and device {} has "
                                           "none for them",

@@ -261,8 +261,7 @@ std::string prelude_for(std::string_view text) {
   std::vector<const Piece*> used;
   for (size_t i = std::size(pieces); i-- > 0;) {
     auto names = [&](std::string_view where) {
-      return mentions(where, pieces[i].name) || (pieces[i].name == "bf16" && mentions(where, "round_bf16")) ||
-             (pieces[i].name == "fp16" && mentions(where, "round_fp16")) ||
+      return mentions(where, pieces[i].name) || mentions(where, "round_" + std::string(pieces[i].name)) ||
              (pieces[i].name == "float_of_bits" && mentions(where, "bits_of_float"));
     };
     bool wanted = names(text);

@@ -32,19 +32,16 @@ constexpr std::string_view convolution_declaration =
 extern "C" void hetsynth_convolution(int computes, const long* sizes, const long* strides, float* image, float* kernel, float* result);
 )";
 
-constexpr std::string_view matmul_bf16_declaration =
-    R"(// The same with a and w of bf16, and sums and c of float.
-extern "C" void hetsynth_matmul_bf16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
+/// The declaration of products of operands of 16 bits.
+std::string half_matmul_declaration(DType operands) {
+  return fmt::format(
+      R"(// The same with a and w of {}, and sums and c of float.
+extern "C" void hetsynth_matmul{}(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
                                      long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
                                      int accumulate);
-)";
-
-constexpr std::string_view matmul_fp16_declaration =
-    R"(// The same with a and w of fp16, and sums and c of float.
-extern "C" void hetsynth_matmul_fp16(long batch, long m, long n, long k, const void* a, long a_batch, long a_row, long a_column, const void* w,
-                                     long w_batch, long w_row, long w_column, float* c, long c_batch, long c_row, long c_column,
-                                     int accumulate);
-)";
+)",
+      memory_type(operands), product_suffix(operands));
+}
 
 class StepPrinter {
  public:
@@ -75,8 +72,9 @@ class StepPrinter {
     std::string calls = kernels_ + body;
     std::string out = header() + "\n" + context_declaration(false);
     if (calls.find("hetsynth_matmul(") != std::string::npos) out += "\n" + std::string(matmul_declaration);
-    if (calls.find("hetsynth_matmul_bf16(") != std::string::npos) out += "\n" + std::string(matmul_bf16_declaration);
-    if (calls.find("hetsynth_matmul_fp16(") != std::string::npos) out += "\n" + std::string(matmul_fp16_declaration);
+    for (const HalfFormat& format : half_formats)
+      if (calls.find("hetsynth_matmul" + product_suffix(format.dtype) + "(") != std::string::npos)
+        out += "\n" + half_matmul_declaration(format.dtype);
     if (calls.find("hetsynth_convolution") != std::string::npos) out += "\n" + std::string(convolution_declaration);
     if (calls.find("hetsynth_mark(") != std::string::npos) out += "\n" + std::string(mark_declaration);
     out += collective_declarations(calls);

@@ -39,7 +39,8 @@ void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const float
 void hetsynth_convolution(int computes, const int64_t* sizes, const int64_t* strides, float* image, float* kernel,
                           float* result);
 
-/// The same with a and w of bf16 (the upper halves of floats) or of fp16 (IEEE 754 binary16); sums and c are float32.
+/// These do the same with a and w of bf16 (the upper halves of floats) or of fp16 (IEEE 754 binary16); sums and c are
+/// float32.
 void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch, int64_t a_row,
                           int64_t a_column, const void* w, int64_t w_batch, int64_t w_row, int64_t w_column, float* c,
                           int64_t c_batch, int64_t c_row, int64_t c_column, int accumulate);
@@ -119,7 +120,7 @@ int hetsynth_device_matmul(HetsynthContext*, int64_t batch, int64_t m, int64_t n
                            int64_t a_batch, int64_t a_row, int64_t a_column, const float* w, int64_t w_batch,
                            int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                            int accumulate);
-/// The same with a and w of bf16 or fp16; sums and c are float32.
+/// These do the same with a and w of bf16 or fp16; sums and c are float32.
 int hetsynth_device_matmul_bf16(HetsynthContext*, int64_t batch, int64_t m, int64_t n, int64_t k, const void* a,
                                 int64_t a_batch, int64_t a_row, int64_t a_column, const void* w, int64_t w_batch,
                                 int64_t w_row, int64_t w_column, float* c, int64_t c_batch, int64_t c_row,

@@ -294,29 +294,27 @@ class Localizer {
   }
 
   void resolve_results() {
-    if (program_.loss >= 0 && held(program_.loss)) out_.loss = program_.loss;
     for (const auto& final : program_.finals)
       if (held(leaf_of(final.first)) && held(final.second)) out_.finals.push_back(final);
     for (const auto& named : reference_.outputs) {
       ValueId value = readable_value(named.node);
       if (value >= 0 && held(value)) out_.outputs.push_back({named.node, as_in_the_step(value)});
     }
-    if (out_.loss >= 0 && is_overwritten(out_.loss)) out_.loss = copy_of(out_.loss);
+    if (program_.loss >= 0 && held(program_.loss)) out_.loss = as_in_the_step(program_.loss);
     for (auto& [target, value] : out_.finals) value = detach_from_leaf(target, in_one_piece(value));
   }
 
   /// What is read after the step: of a leaf that the step overwrites, or a view of one, a copy of what it was before.
-  ValueId as_in_the_step(ValueId value) { return is_overwritten(value) ? copy_of(value) : in_one_piece(value); }
-
-  bool is_overwritten(ValueId value) const {
+  ValueId as_in_the_step(ValueId value) {
     ValueId root = value;
     for (bool shown = true; shown;) {
       const auto op = std::ranges::find(out_.ops, root, &LocalOp::result);
       shown = op != out_.ops.end() && op->is_view();
       if (shown) root = op->inputs[0].value;
     }
-    return std::ranges::any_of(out_.finals,
-                               [&](const auto& final) { return leaf_of(final.first) == root && final.second != root; });
+    const bool is_overwritten = std::ranges::any_of(
+        out_.finals, [&](const auto& final) { return leaf_of(final.first) == root && final.second != root; });
+    return is_overwritten ? copy_of(value) : in_one_piece(value);
   }
 
   /// The first value of the node that is not partial: if there is one, a replicated one, else one whose parts do not

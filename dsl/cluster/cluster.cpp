@@ -206,11 +206,10 @@ std::string hash_text(const Cluster& cluster) {
       canonical += fmt::format(" {} {}", speed.flops_per_second, speed.call_seconds);
     }
     // Said only where it says something, so that plans for devices without such products keep their hash.
-    for (const auto& [operands, operators] :
-         {std::pair("bf16", OperatorClass::matmul_bf16), {"fp16", OperatorClass::matmul_fp16}})
-      if (const ComputeSpeed speed = device.compute_speed(operators);
+    for (const HalfFormat& format : half_formats)
+      if (const ComputeSpeed speed = device.compute_speed(products_of(format.dtype));
           speed != device.compute_speed(OperatorClass::matmul))
-        canonical += fmt::format(" {} {}", operands, speed.flops_per_second);
+        canonical += fmt::format(" {} {}", name(format.dtype), speed.flops_per_second);
     if (device.message_seconds_per_byte() > 0)
       canonical += fmt::format(" messages {}", device.message_seconds_per_byte());
     canonical += "\n";

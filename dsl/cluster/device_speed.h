@@ -8,6 +8,7 @@
 #include "dsl/cluster/attention_by.h"
 #include "dsl/cluster/product_epilogue.h"
 #include "dsl/cluster/quantity.h"
+#include "dsl/ir/type.h"
 
 namespace hetsynth {
 
@@ -16,6 +17,13 @@ namespace hetsynth {
 enum class OperatorClass : uint8_t { matmul, convolution, loop, matmul_bf16, matmul_fp16 };
 constexpr OperatorClass operator_classes[] = {OperatorClass::matmul, OperatorClass::convolution, OperatorClass::loop,
                                               OperatorClass::matmul_bf16, OperatorClass::matmul_fp16};
+
+/// Products of operands of this type.
+constexpr OperatorClass products_of(DType operands) {
+  return operands == DType::bf16   ? OperatorClass::matmul_bf16
+         : operands == DType::fp16 ? OperatorClass::matmul_fp16
+                                   : OperatorClass::matmul;
+}
 
 /// Hockney's law: n floating-point operations take call_seconds + n / flops_per_second, so that half of the speed is
 /// reached at n = call_seconds * flops_per_second (R. W. Hockney, Parallel Computers, 1981: n_1/2).
@@ -37,8 +45,8 @@ struct DeviceSpeed {
   /// cpu: bytes of messages to and from other hosts, sent and received ones added up, that take all of the device's
   /// time for a second. Not known: messages cost no computing.
   std::optional<double> message_bytes_per_second{};
-  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. No program
-  /// asks for TF32. Not known: products of bf16 or fp16 operands are as fast as those of float32.
+  /// GPUs: products by tensor cores, by what the operands are rounded to; sums are float32. No
+  /// program asks for TF32. Not known: products of bf16 or fp16 operands are as fast as those of float32.
   std::optional<double> matmul_tf32_flops_per_second{};
   std::optional<double> matmul_bf16_flops_per_second{};
   std::optional<double> matmul_fp16_flops_per_second{};

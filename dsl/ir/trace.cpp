@@ -85,32 +85,29 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Names stand in plans, in messages and as keys of checkpoints: text of one line.
 void check_name(NodeKind kind, const std::string& name, const SourceLocation& where) {
-  constexpr size_t longest = 200;
-  const bool odd = std::ranges::any_of(
-      name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '"' || c == '\\'; });
-  std::string found;
-  if (name.size() > longest)
-    found = fmt::format("{} bytes, \"{}...\"", name.size(), is_utf8(name) ? name.substr(0, 20) : "");
-  else if (!is_utf8(name))
-    found = "bytes that are no UTF-8";
-  else if (odd)
-    found = json_quoted(name);
-  else if (name == "__metadata__")
-    found = "__metadata__, under which checkpoints keep what is no tensor";
+  std::string found = unfit_name(name);
+  if (name == "__metadata__") found = "__metadata__, under which checkpoints keep what is no tensor";
   if (found.empty()) return;
   throw UserError({.where = where,
                    .tag = std::string(hetsynth::name(kind)),
                    .message = "the name cannot stand in plans and checkpoints",
-                   .expected = fmt::format("up to {} bytes of UTF-8 without control characters, quotation marks and "
-                                           "backslashes",
-                                           longest),
+                   .expected = std::string(fit_names),
                    .found = found,
                    .mend = "give it another name"});
 }
 
 }  // namespace
+
+std::string unfit_name(const std::string& name) {
+  constexpr size_t longest = 200;
+  if (name.size() > longest)
+    return fmt::format("{} bytes, \"{}...\"", name.size(), is_utf8(name) ? name.substr(0, 20) : "");
+  if (!is_utf8(name)) return "bytes that are no UTF-8";
+  const bool odd = std::ranges::any_of(
+      name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '"' || c == '\\'; });
+  return odd ? json_quoted(name) : "";
+}
 
 TraceLimit::TraceLimit(size_t tensors) : before_(std::exchange(most_tensors, tensors)) {}
 TraceLimit::~TraceLimit() { most_tensors = before_; }

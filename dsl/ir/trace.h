@@ -7,6 +7,7 @@
 #include <set>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dsl/ir/program.h"
@@ -111,6 +112,12 @@ class Trace {
   void check_stays_in_loop(const Operator& reader, Tensor tensor, const SourceLocation& where) const;
   Tensor repeated_parameter(const std::string& name, const TensorType& type, const std::source_location& where);
 };
+
+/// Names stand in plans, in messages, on progress lines and as keys of checkpoints: text of one line. Returns what a
+/// name has that cannot stand there, for a message; empty: nothing.
+std::string unfit_name(const std::string& name);
+constexpr std::string_view fit_names =
+    "up to 200 bytes of UTF-8 without control characters, quotation marks and backslashes";
 
 /// Placed at the top of a composite function: everything it emits is attributed to the user's call. The outermost scope
 /// wins.

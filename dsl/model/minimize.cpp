@@ -1,10 +1,11 @@
 // What a model wants of its loss: minimize, and the marks output, metric and stop_gradient.
+#include "dsl/model/minimize.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "dsl/base/json_tree.h"
 #include "dsl/include/hetsynth/model.h"
 #include "dsl/ir/trace.h"
 #include "dsl/model/optimizers.h"
@@ -60,45 +61,34 @@ void require_scalar(const char* tag, Tensor loss, const char* what, const std::s
       loss.defined() ? std::vector<Tensor>{loss} : std::vector<Tensor>{}, location(where));
 }
 
-[[noreturn]] void refuse_group(const std::string& message, const std::string& expected, const std::string& found,
-                               const std::string& mend, const std::source_location& where) {
-  throw UserError({.where = location(where),
-                   .tag = "minimize",
-                   .message = message,
-                   .expected = expected,
-                   .found = found,
-                   .mend = mend});
-}
-
 /// A group as far as it can be looked at alone and beside those of the calls before.
 void check_group(const ParameterGroup& group, const std::vector<Trace::Minimized>& before,
                  const std::source_location& where) {
   const auto anonymous = [](const ParameterGroup& g) { return g.name.empty() || g.parameters.empty(); };
   if (!before.empty() && (anonymous(group) || anonymous(before.front().group)))
-    refuse_group("a model minimises one loss, and this is the second call",
+    refuse_group(where, "a model minimises one loss, and this is the second call",
                  "one call, or groups of parameters that each have a loss",
                  anonymous(group) ? "a call without a group" : "a first call without a group",
                  "add the losses up, or name the parameters of each: minimize(loss, Adam{}, {.name = \"generator\", "
-                 ".parameters = \"generator\\\\.\"})",
-                 where);
+                 ".parameters = \"generator\\\\.\"})");
   if (group.name.empty() != group.parameters.empty())
-    refuse_group("a group needs a name, and a pattern of its parameters' names",
+    refuse_group(where, "a group needs a name, and a pattern of its parameters' names",
                  "{.name = \"generator\", .parameters = \"generator\\\\.\"}",
-                 group.name.empty() ? "no name" : "no pattern", "give both, or leave the group out", where);
+                 group.name.empty() ? "no name" : "no pattern", "give both, or leave the group out");
   constexpr int64_t most_steps = 1'000'000;
   if (group.steps < 0 || group.steps > most_steps)
-    refuse_group(fmt::format("the steps of {} are out of range", group.name),
+    refuse_group(where, fmt::format("the steps of {} are out of range", group.name),
                  fmt::format("0 (every step) to {}", most_steps), fmt::format("{}", group.steps),
-                 "leave them out to train it in every step", where);
+                 "leave them out to train it in every step");
   for (const Trace::Minimized& other : before) {
     if (other.group.name == group.name)
-      refuse_group(fmt::format("two groups are called {}", group.name), "a name of its own for each",
-                   fmt::format("\"{}\" again", group.name), "give one of them another name", where);
+      refuse_group(where, fmt::format("two groups are called {}", group.name), "a name of its own for each",
+                   fmt::format("\"{}\" again", group.name), "give one of them another name");
     if ((other.group.steps > 0) != (group.steps > 0))
       refuse_group(
-          "groups take turns, or are trained in every step", "steps of all groups, or of none",
+          where, "groups take turns, or are trained in every step", "steps of all groups, or of none",
           fmt::format("{} steps of {}, {} of {}", other.group.steps, other.group.name, group.steps, group.name),
-          "give .steps to each group, or to none", where);
+          "give .steps to each group, or to none");
   }
 }
 
@@ -107,9 +97,9 @@ Trace::Minimized& next_minimized(Trace& trace, const ParameterGroup& group, cons
   const auto open = std::ranges::find_if(
       trace.minimized, [&](const Trace::Minimized& m) { return int(m.losses.size()) <= trace.micro_batch; });
   if (open == trace.minimized.end() || open->group.name != group.name)
-    refuse_group("what is minimised differs from one micro-batch to the next", "the same calls whenever model() runs",
-                 group.name.empty() ? "one call more" : group.name, "let model() depend on nothing but its options",
-                 where);
+    refuse_group(where, "what is minimised differs from one micro-batch to the next",
+                 "the same calls whenever model() runs", group.name.empty() ? "one call more" : group.name,
+                 "let model() depend on nothing but its options");
   return *open;
 }
 
@@ -194,8 +184,8 @@ void metric(const char* name, Loss value, std::source_location where) {
     same->parts.push_back({value.total, value.count});
     return;
   }
-  const std::string found = json_quoted(std::string(name).substr(0, 200));
-  const auto fail = [&](const std::string& message, const char* expected, const char* mend) {
+  const std::string unfit = unfit_name(name), found = unfit.empty() ? fmt::format("\"{}\"", name) : unfit;
+  const auto fail = [&](const std::string& message, const std::string& expected, const char* mend) {
     throw UserError({.where = location(where),
                      .tag = "metric",
                      .message = message,
@@ -203,14 +193,11 @@ void metric(const char* name, Loss value, std::source_location where) {
                      .found = found,
                      .mend = mend});
   };
-  const std::string word = name;
-  if (word.empty()) fail("a metric needs a name", "a name", "it is told by that name beside the loss");
-  const bool odd = std::ranges::any_of(
-      word, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '"' || c == '\\'; });
-  if (odd || word.size() > 200 || word == "loss")
+  if (std::string_view(name).empty())
+    fail("a metric needs a name", "a name", "it is told by that name beside the loss");
+  if (!unfit.empty() || std::string_view(name) == "loss")
     fail("a metric, or a group with a loss of its own, cannot be called so",
-         "up to 200 bytes without control characters, quotation marks and backslashes, and not \"loss\"",
-         "it stands beside the loss on one line: give it another name");
+         fmt::format("{}, and not \"loss\"", fit_names), "it stands beside the loss on one line: give it another name");
   if (is_read_as(trace, name))
     fail(fmt::format("there are two metrics or outputs named {}", name), "one of a name",
          "give each a name of its own");

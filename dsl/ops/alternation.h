@@ -6,7 +6,8 @@
 
 namespace hetsynth {
 
-/// Of every `period` steps those that are number `first` and `steps` - 1 more behind it.
+/// The steps in which a group of parameters is trained: of every `period` steps the one with number `first`, from 0,
+/// and the `steps` - 1 behind it.
 struct Alternation {
   int64_t first = 0, steps = 1, period = 1;
   bool always() const { return steps == period; }

@@ -182,16 +182,6 @@ Program differentiate(Trace& trace) {
                      .expected = "one call of minimize(loss, AdamW{...}) or minimize(loss, SGD{...})",
                      .found = fmt::format("{} tensors and no such call", program.nodes.size()),
                      .mend = "end model() with minimize(loss, AdamW{})"});
-  for (const Trace::Minimized& minimized : trace.minimized) {
-    const Node& loss = program[minimized.losses.front().total.node()];
-    if (!loss.type.shape.empty() || loss.type.dtype != DType::f32)
-      throw UserError({.where = loss.where,
-                       .tag = "minimize",
-                       .message = "the loss is no scalar",
-                       .expected = "f32[]",
-                       .found = text(loss.type),
-                       .mend = "take the mean or the sum of it"});
-  }
   if (is_evaluation(trace)) return evaluation_program(trace);
   complete_names(program);
   std::vector<TrainedGroup> groups = trained_groups(trace);

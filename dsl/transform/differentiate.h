@@ -7,7 +7,7 @@ namespace hetsynth {
 
 /// Appends backward pass, clipping and optimizer update to the traced program and simplifies it. Of a trace that is
 /// evaluated (dsl/ir/evaluation.h) it gives the forward pass. The trace must be the current one. Throws UserError if
-/// the model never called `minimize`, if the loss is no scalar, or if no parameter influences it.
+/// the model never called `minimize`, or if no parameter influences a loss.
 Program differentiate(Trace& trace);
 
 /// In how many turns the trace's settings ask for the step. Throws UserError if that is no number of turns.

@@ -6,20 +6,11 @@
 #include <optional>
 
 #include "dsl/base/counted.h"
+#include "dsl/model/minimize.h"
 #include "dsl/transform/trained_parameters.h"
 
 namespace hetsynth {
 namespace {
-
-[[noreturn]] void refuse_group(const std::source_location& where, const std::string& message,
-                               const std::string& expected, const std::string& found, const std::string& mend) {
-  throw UserError({.where = location(where),
-                   .tag = "minimize",
-                   .message = message,
-                   .expected = expected,
-                   .found = found,
-                   .mend = mend});
-}
 
 NamePattern pattern_of_group(const Trace::Minimized& minimized) {
   try {

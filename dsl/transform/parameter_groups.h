@@ -13,8 +13,9 @@ struct TrainedGroup {
   Alternation steps;
 };
 
-/// By call of `minimize`. Throws UserError as trained_parameters, if a group's pattern is no regular expression, if a
-/// group has no parameter, and if a parameter that is trained is of no group or of two.
+/// Returns the groups in the order of the calls of `minimize`. Throws UserError as trained_parameters, if a group's
+/// pattern is no regular expression, if a group has no parameter, and if a parameter that is trained is of no group or
+/// of two.
 std::vector<TrainedGroup> trained_groups(const Trace& trace);
 
 }  // namespace hetsynth

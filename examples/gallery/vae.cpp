@@ -26,7 +26,7 @@ Tensor halve(const std::string& name, Tensor x, int64_t outputs) {
   return conv2d(x, weight, {.stride = 2, .padding = 1}) + parameter(name + ".bias", {outputs, 1, 1}, zeros());
 }
 
-/// The same the other way round.
+/// Windows of 4 x 4 that double the image, as `halve` the other way round.
 Tensor twice(const std::string& name, Tensor x, int64_t outputs) {
   double deviation = std::sqrt(2.0 / double(4 * x.size(1)));
   Tensor weight = parameter(name + ".weight", {x.size(1), outputs, 4, 4}, normal(deviation));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/interface/abi.h"
+#include "dsl/ir/type.h"
 #include "runtime/rank/half.h"
 #include "runtime/rank/openmp.h"
 
@@ -17,12 +18,10 @@ namespace {
 
 using dnnl::memory;
 
-enum class Operands : uint8_t { f32, bf16, fp16 };
-
-memory::data_type data_type(Operands type) {
-  return type == Operands::bf16   ? memory::data_type::bf16
-         : type == Operands::fp16 ? memory::data_type::f16
-                                  : memory::data_type::f32;
+memory::data_type data_type(DType type) {
+  return type == DType::bf16   ? memory::data_type::bf16
+         : type == DType::fp16 ? memory::data_type::f16
+                               : memory::data_type::f32;
 }
 
 /// Everything a primitive depends on: extents, strides, whether it adds to the result, what operands are.
@@ -46,7 +45,7 @@ class ProductCache {
   Product make(const ProductKey& key) {
     const auto [batch, m, n, k, a0, a1, a2, w0, w1, w2, c0, c1, c2, accumulate, operands] = key;
     bool batched = batch > 1;
-    const auto type = data_type(Operands(operands));
+    const auto type = data_type(DType(operands));
     memory::desc a = describe(type, batched, {batch, m, k}, {a0, a1, a2});
     memory::desc w = describe(type, batched, {w0 == 0 ? 1 : batch, k, n}, {w0, w1, w2});
     if (a0 == 0) a = describe(type, batched, {1, m, k}, {a0, a1, a2});
@@ -139,14 +138,14 @@ struct Copy {
 };
 
 /// The operand as oneDNN takes it: itself where that is possible.
-MatrixOperand plain(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, Operands type, Copy& copy) {
+MatrixOperand plain(const MatrixOperand& x, int64_t batch, int64_t rows, int64_t columns, DType type, Copy& copy) {
   if (is_plain({x.batch == 0 ? 1 : batch, rows, columns}, {x.batch, x.row, x.column})) return x;
-  return type == Operands::f32 ? packed(x, batch, rows, columns, copy.floats)
-                               : packed(x, batch, rows, columns, copy.halves);
+  return type == DType::f32 ? packed(x, batch, rows, columns, copy.floats)
+                            : packed(x, batch, rows, columns, copy.halves);
 }
 
 void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
-                    int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, Operands type) {
+                    int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, DType type) {
   if (batch == 0 || m == 0 || n == 0) return;
   if (k == 0) {
     if (!accumulate) fill_zero(batch, m, n, c, c_batch, c_row, c_column);
@@ -180,7 +179,7 @@ void multiply_plain(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperan
 }
 
 void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
-              int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, Operands type) {
+              int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, DType type) {
   if (batch == 0 || m == 0 || n == 0) return;
   thread_local Copy copy_of_a, copy_of_w;
   thread_local std::vector<float> result;
@@ -199,8 +198,8 @@ void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, M
 
 /// Whether oneDNN multiplies such operands here, and by more than its plain loops: it does so on processors with
 /// instructions for them alone (bf16: AVX-512 or AMX; fp16: AVX-512 FP16, and oneDNN 3).
-bool multiplies(Operands type) {
-  const auto able = [](Operands operands) {
+bool multiplies(DType type) {
+  const auto able = [](DType operands) {
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     const auto desc = [](memory::data_type data) { return memory::desc({4, 4}, data, memory::dims{4, 1}); };
     try {
@@ -211,8 +210,8 @@ bool multiplies(Operands type) {
       return false;
     }
   };
-  static const bool bf16 = able(Operands::bf16), fp16 = able(Operands::fp16);
-  return type == Operands::bf16 ? bf16 : type == Operands::fp16 ? fp16 : true;
+  static const bool bf16 = able(DType::bf16), fp16 = able(DType::fp16);
+  return type == DType::bf16 ? bf16 : type == DType::fp16 ? fp16 : true;
 }
 
 /// An operand as floats, densely in `out`.
@@ -224,16 +223,16 @@ MatrixOperand widened(const MatrixOperand& x, int64_t batch, int64_t rows, int64
   return {out.data(), dense.batch, dense.row, dense.column};
 }
 
-/// By oneDNN, or widened first where it cannot.
+/// The product of operands of 16 bits, by oneDNN or of operands that are widened first where it cannot.
 template <class Half>
 void multiply_halves(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOperand a, MatrixOperand w, float* c,
-                     int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, Operands type) {
+                     int64_t c_batch, int64_t c_row, int64_t c_column, bool accumulate, DType type) {
   if (multiplies(type) || batch == 0 || m == 0 || n == 0 || k == 0)
     return multiply(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, type);
   std::vector<float> wide_a, wide_w;
   a = widened<Half>(a, batch, m, k, wide_a);
   w = widened<Half>(w, batch, k, n, wide_w);
-  multiply(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, Operands::f32);
+  multiply(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, DType::f32);
 }
 
 }  // namespace
@@ -244,7 +243,7 @@ extern "C" void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, 
                                 int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                 int accumulate) {
   hetsynth::multiply(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                     c_column, accumulate != 0, hetsynth::Operands::f32);
+                     c_column, accumulate != 0, hetsynth::DType::f32);
 }
 
 extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
@@ -253,7 +252,7 @@ extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_
                                      int accumulate) {
   using namespace hetsynth;
   multiply_halves<Bf16>(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                        c_column, accumulate != 0, Operands::bf16);
+                        c_column, accumulate != 0, DType::bf16);
 }
 
 extern "C" void hetsynth_matmul_fp16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
@@ -262,5 +261,5 @@ extern "C" void hetsynth_matmul_fp16(int64_t batch, int64_t m, int64_t n, int64_
                                      int accumulate) {
   using namespace hetsynth;
   multiply_halves<Fp16>(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                        c_column, accumulate != 0, Operands::fp16);
+                        c_column, accumulate != 0, DType::fp16);
 }

@@ -19,7 +19,6 @@ constexpr double margin = 8;
 /// Of exp, log and the like in generated code, in units of the last place.
 constexpr double function_ulps = 4;
 constexpr double roundoff_f32 = 0x1p-24;
-
 /// Evaluations of bodies per second, cautiously.
 constexpr double evaluations_per_second = 5e6;
 

@@ -10,24 +10,13 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/suggest.h"
-#include "dsl/base/toml_text.h"
+#include "runtime/weights/rules_text.h"
 
 namespace hetsynth {
 namespace {
 
 constexpr const char* what_a_rule_is =
     "a value, or one of { count = PATTERN }, { extent = TENSOR, dim = D } and { given = MEANING, type = TYPE }";
-
-[[noreturn]] void refuse_rule(const std::string& file, int line, const std::string& message,
-                              const std::string& expected, const std::string& found = "",
-                              const std::string& mend = "docs/weights.md shows such a file") {
-  SourceLocation where;
-  where.file = file;
-  where.line = line;
-  throw UserError({where, "gguf", message, expected, found, mend});
-}
-
-int gguf_line_of(const toml::node& node) { return int(node.source().begin.line); }
 
 /// A number, a truth or a text; nothing for others.
 std::optional<GgufValue> plain_value(const toml::node& node) {
@@ -46,20 +35,20 @@ GgufValue value_of_type(const std::string& file, const toml::node& node) {
   if (type == "integer") return uint32_t{0};
   if (type == "number") return 0.0F;
   if (type == "text") return std::string();
-  refuse_rule(file, gguf_line_of(node), "the type of a given value is none", "\"integer\", \"number\" or \"text\"",
+  refuse_rule("gguf", file, line_of(node), "the type of a given value is none", "\"integer\", \"number\" or \"text\"",
               type);
 }
 
 GgufRule gguf_rule_of(const std::string& file, const std::string& key, const toml::node& node) {
   GgufRule out;
   out.key = key;
-  out.line = gguf_line_of(node);
+  out.line = line_of(node);
   if (const auto value = plain_value(node)) {
     out.value = *value;
     return out;
   }
   const toml::table* table = node.as_table();
-  if (!table) refuse_rule(file, out.line, fmt::format("{} has a value of the wrong kind", key), what_a_rule_is);
+  if (!table) refuse_rule("gguf", file, out.line, fmt::format("{} has a value of the wrong kind", key), what_a_rule_is);
   const auto text = [&](const char* name) { return (*table)[name].value<std::string>().value_or(""); };
   std::set<std::string> keys;
   for (const auto& [name, value] : *table) keys.emplace(name.str());
@@ -73,7 +62,7 @@ GgufRule gguf_rule_of(const std::string& file, const std::string& key, const tom
     out.source = GgufRule::Source::given, out.name = text("given");
     out.value = value_of_type(file, *table->get("type"));
   } else {
-    refuse_rule(file, out.line, fmt::format("{} has a value of the wrong kind", key), what_a_rule_is);
+    refuse_rule("gguf", file, out.line, fmt::format("{} has a value of the wrong kind", key), what_a_rule_is);
   }
   return out;
 }
@@ -87,15 +76,16 @@ std::optional<GgufRules> GgufRules::load(const std::string& path) {
   GgufRules out;
   out.file_ = path;
   if (!gguf->is_table())
-    refuse_rule(path, gguf_line_of(*gguf), "gguf is no table", "[gguf] with a line for each entry");
+    refuse_rule("gguf", path, line_of(*gguf), "gguf is no table", "[gguf] with a line for each entry");
   for (const auto& [key, node] : *gguf->as_table()) {
     if (key.str() != "optional") {
       out.rules_.push_back(gguf_rule_of(path, std::string(key.str()), node));
       continue;
     }
-    if (!node.is_array()) refuse_rule(path, gguf_line_of(node), "a value of the wrong kind", "a list of parameters");
+    if (!node.is_array()) refuse_rule("gguf", path, line_of(node), "a value of the wrong kind", "a list of parameters");
     for (const toml::node& name : *node.as_array()) {
-      if (!name.is_string()) refuse_rule(path, gguf_line_of(name), "a value of the wrong kind", "a list of parameters");
+      if (!name.is_string())
+        refuse_rule("gguf", path, line_of(name), "a value of the wrong kind", "a list of parameters");
       out.optional_.push_back(*name.value<std::string>());
     }
   }
@@ -124,7 +114,7 @@ GgufValue GgufRules::value_of(const GgufRule& rule, const SafetensorsFile& check
     case GgufRule::Source::extent: {
       const auto found = checkpoint.types().find(rule.name);
       if (found == checkpoint.types().end() || rule.dim < 0 || rule.dim >= int64_t(found->second.shape.size()))
-        refuse_rule(file_, rule.line, fmt::format("the checkpoint does not tell {}", rule.key),
+        refuse_rule("gguf", file_, rule.line, fmt::format("the checkpoint does not tell {}", rule.key),
                     fmt::format("a tensor {} with a dimension {}", rule.name, rule.dim),
                     found == checkpoint.types().end() ? "no such tensor" : text(found->second),
                     "take the rules of the model that wrote the checkpoint");
@@ -133,7 +123,7 @@ GgufValue GgufRules::value_of(const GgufRule& rule, const SafetensorsFile& check
     case GgufRule::Source::given:
       break;
   }
-  refuse_rule(file_, rule.line, fmt::format("{} is not known: {}", rule.key, rule.name), "", "",
+  refuse_rule("gguf", file_, rule.line, fmt::format("{} is not known: {}", rule.key, rule.name), "", "",
               fmt::format("--metadata {}=VALUE says it", rule.key));
 }
 
@@ -175,7 +165,7 @@ void GgufRules::check_complete(const SafetensorsFile& checkpoint, const WeightMa
     const bool numbered = rule.parameter.find('{') != std::string::npos;
     for (size_t block = 0; block < (numbered ? blocks : 1); ++block)
       if (!numbers[rule.parameter].contains(numbered ? std::to_string(block) : ""))
-        refuse_rule(file_, rule.line, "the checkpoint lacks a tensor that readers of the file ask for",
+        refuse_rule("gguf", file_, rule.line, "the checkpoint lacks a tensor that readers of the file ask for",
                     numbered ? fmt::format("{} of block {}, of {}", rule.parameter, block, blocks) : rule.parameter,
                     "no such tensor", "take the rules of the model that wrote the checkpoint");
   }

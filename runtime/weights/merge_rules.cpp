@@ -7,20 +7,12 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/suggest.h"
-#include "dsl/base/toml_text.h"
+#include "runtime/weights/rules_text.h"
 
 namespace hetsynth {
 namespace {
 
 constexpr const char* what_a_merge_is = "{ left = TENSOR, right = TENSOR, product = \"c r, r d -> c d\", scale = 2.0 }";
-
-[[noreturn]] void refuse_merge(const std::string& file, int line, const std::string& message,
-                               const std::string& expected, const std::string& found = "",
-                               const std::string& mend = "docs/weights.md shows such a file") {
-  throw UserError({{file, line}, "weights", message, expected, found, mend});
-}
-
-int merge_line_of(const toml::node& node) { return int(node.source().begin.line); }
 
 /// What `action` throws, with the rule's place.
 template <class Action>
@@ -35,46 +27,45 @@ void at_rule(const std::string& file, int line, const Action& action) {
   }
 }
 
-/// Braces of `name` that the parameter's name has not would stand for nothing.
+/// A number in braces that the parameter's name has not would stand for nothing.
 void check_numbers(const std::string& file, int line, const std::string& parameter, const std::string& name) {
-  for (size_t at = name.find('{'); at != std::string::npos; at = name.find('{', at + 1)) {
-    const size_t end = name.find('}', at);
-    const std::string braced = end == std::string::npos ? name.substr(at) : name.substr(at, end - at + 1);
-    if (end == std::string::npos || end == at + 1 || parameter.find(braced) == std::string::npos)
-      refuse_merge(file, line, "a number in the name of a factor is said nowhere",
-                   "those in braces in the parameter's name, " + quote(parameter), quote(name));
-  }
+  const std::vector<std::string> known = names_in(parameter);
+  for (const std::string& number : names_in(name))
+    if (number.empty() || std::ranges::find(known, number) == known.end())
+      refuse_rule("weights", file, line, "a number in the name of a factor is said nowhere",
+                  "those in braces in the parameter's name, " + quote(parameter), quote(name));
 }
 
 std::variant<double, std::string> scale_of(const std::string& file, const toml::node& node) {
   if (const auto* text = node.as_string(); text && !text->get().empty()) return text->get();
   const std::optional<double> number = node.is_number() ? node.value<double>() : std::nullopt;
   if (!number || !std::isfinite(*number))
-    refuse_merge(file, merge_line_of(node), "the scale is none",
-                 "a finite number, or the name of a tensor of one element that has it");
+    refuse_rule("weights", file, line_of(node), "the scale is none",
+                "a finite number, or the name of a tensor of one element that has it");
   return *number;
 }
 
 MergeRule merge_rule_of(const std::string& file, const std::string& parameter, const toml::node& node) {
-  const int line = merge_line_of(node);
+  const int line = line_of(node);
   const toml::table* table = node.as_table();
   if (!table)
-    refuse_merge(file, line, fmt::format("{} has a value of the wrong kind", quote(parameter)), what_a_merge_is);
+    refuse_rule("weights", file, line, fmt::format("{} has a value of the wrong kind", quote(parameter)),
+                what_a_merge_is);
   static const std::vector<std::string> keys = {"left", "right", "product", "scale"};
   for (const auto& [key, value] : *table)
     if (std::ranges::find(keys, key.str()) == keys.end())
-      refuse_merge(file, merge_line_of(value), "a key that means nothing here", "one of " + quoted_list(keys),
-                   quote(std::string(key.str())));
+      refuse_rule("weights", file, line_of(value), "a key that means nothing here", "one of " + quoted_list(keys),
+                  quote(std::string(key.str())));
   const auto text = [&](const char* key) {
     const toml::node* value = table->get(key);
     const std::string out = value && value->is_string() ? *value->value<std::string>() : "";
     if (out.empty())
-      refuse_merge(file, line, fmt::format("the rule does not say {}", key), what_a_merge_is,
-                   value ? "a value of the wrong kind, or an empty one" : "");
+      refuse_rule("weights", file, line, fmt::format("the rule does not say {}", key), what_a_merge_is,
+                  value ? "a value of the wrong kind, or an empty one" : "");
     return out;
   };
   if (!table->get("scale"))
-    refuse_merge(file, line, "the rule does not say scale", "a number, alpha / r, or the tensor that has it");
+    refuse_rule("weights", file, line, "the rule does not say scale", "a number, alpha / r, or the tensor that has it");
   std::optional<MergeRule> out;
   at_rule(file, line, [&] {
     out.emplace(MergeRule{parameter, text("left"), text("right"), NamedProduct(text("product")),
@@ -94,9 +85,9 @@ MergeRules MergeRules::load(const std::string& path) {
   out.file_ = path;
   const toml::node* merge = table.get("merge");
   if (!merge || !merge->is_table() || merge->as_table()->empty())
-    refuse_merge(path, merge ? merge_line_of(*merge) : 0, "the file does not say what is merged",
-                 "[merge] with a line for each kind of parameter that has an adapter", "",
-                 "examples/weights/gpt2-lora.toml is such a file");
+    refuse_rule("weights", path, merge ? line_of(*merge) : 0, "the file does not say what is merged",
+                "[merge] with a line for each kind of parameter that has an adapter", "",
+                "examples/weights/gpt2-lora.toml is such a file");
   for (const auto& [parameter, node] : *merge->as_table()) {
     const std::string name(parameter.str());
     const toml::array* list = node.as_array();
@@ -104,7 +95,7 @@ MergeRules MergeRules::load(const std::string& path) {
       out.rules_.push_back(merge_rule_of(path, name, node));
       continue;
     }
-    if (list->empty()) refuse_merge(path, merge_line_of(node), "an empty list of products", what_a_merge_is);
+    if (list->empty()) refuse_rule("weights", path, line_of(node), "an empty list of products", what_a_merge_is);
     for (const toml::node& one : *list) out.rules_.push_back(merge_rule_of(path, name, one));
   }
   std::ranges::stable_sort(out.rules_, {}, &MergeRule::line);
@@ -115,10 +106,11 @@ MergedWeights::MergedWeights(const MergeRules& rules, const SafetensorsFile& che
   for (const MergeRule& rule : rules.rules()) add_rule(rule, checkpoint);
   check_all_used(checkpoint);
   if (terms_.empty())
-    refuse_merge(rules.file(), rules.rules().front().line, "no rule of [merge] fits a tensor of the checkpoint",
-                 "names like " + rules.rules().front().parameter + " and " + rules.rules().front().left,
-                 checkpoint.types().empty() ? "no tensors" : checkpoint.types().begin()->first,
-                 "take the rules of the model that wrote the checkpoint");
+    refuse_rule("weights", rules.file(), rules.rules().front().line,
+                "no rule of [merge] fits a tensor of the checkpoint",
+                "names like " + rules.rules().front().parameter + " and " + rules.rules().front().left,
+                checkpoint.types().empty() ? "no tensors" : checkpoint.types().begin()->first,
+                "take the rules of the model that wrote the checkpoint");
 }
 
 void MergedWeights::add_rule(const MergeRule& rule, const SafetensorsFile& checkpoint) {
@@ -132,32 +124,33 @@ void MergedWeights::add_rule(const MergeRule& rule, const SafetensorsFile& check
     const bool has_left = types.contains(term.left), has_right = types.contains(term.right);
     if (!has_left && !has_right) continue;  // a layer without an adapter
     const auto lacks = [&](const std::string& name, const std::string& found) {
-      refuse_merge(rules_.file(), rule.line,
-                   fmt::format("the checkpoint lacks a tensor that is added to {}", parameter), name, found,
-                   "take the rules of the model that wrote the checkpoint");
+      refuse_rule("weights", rules_.file(), rule.line,
+                  fmt::format("the checkpoint lacks a tensor that is added to {}", parameter), name, found,
+                  "take the rules of the model that wrote the checkpoint");
     };
     if (!has_left) lacks(term.left, term.right + " alone");
     if (!has_right) lacks(term.right, term.left + " alone");
     if (!term.scale.empty() && !types.contains(term.scale)) lacks(term.scale, "no such scale");
     for (const std::string& name : {parameter, term.left, term.right, term.scale})
       if (!name.empty() && types.at(name).dtype != DType::f32)
-        refuse_merge(rules_.file(), rule.line, fmt::format("{} cannot be part of a sum", name), "float32",
-                     text(types.at(name)), "name tensors of weights");
+        refuse_rule("weights", rules_.file(), rule.line, fmt::format("{} cannot be part of a sum", name), "float32",
+                    text(types.at(name)), "name tensors of weights");
     if (!term.scale.empty() && element_count(types.at(term.scale).shape) != 1)
-      refuse_merge(rules_.file(), rule.line, fmt::format("{} is no scale", term.scale), "a tensor of one element",
-                   text(types.at(term.scale)), "name the tensor that has alpha / r");
+      refuse_rule("weights", rules_.file(), rule.line, fmt::format("{} is no scale", term.scale),
+                  "a tensor of one element", text(types.at(term.scale)), "name the tensor that has alpha / r");
     at_rule(rules_.file(), rule.line, [&] {
       rule.product.check({term.left, types.at(term.left).shape}, {term.right, types.at(term.right).shape},
                          {parameter, type.shape});
     });
     for (const std::string& name : {term.left, term.right, term.scale})
-      if (!name.empty()) used_[name] = &rule;
+      if (!name.empty()) used_.insert(name);
     terms_[parameter].push_back(std::move(term));
   }
   if (const auto both = std::ranges::find_if(terms_, [&](const auto& term) { return used_.contains(term.first); });
       both != terms_.end())
-    refuse_merge(rules_.file(), rule.line, fmt::format("{} is a factor, and has something added", both->first),
-                 "factors that are no sums themselves", "", "add both products to one parameter, as a list");
+    refuse_rule("weights", rules_.file(), rule.line,
+                fmt::format("{} is a factor, and has something added", both->first),
+                "factors that are no sums themselves", "", "add both products to one parameter, as a list");
 }
 
 /// An adapter that is added to nothing would be lost in silence.
@@ -167,19 +160,19 @@ void MergedWeights::check_all_used(const SafetensorsFile& checkpoint) const {
       for (const auto& [name, type] : checkpoint.types()) {
         const auto numbers = match(pattern, name);
         if (!numbers || used_.contains(name)) continue;
-        refuse_merge(rules_.file(), rule.line, fmt::format("{} is added to nothing", name),
-                     "a parameter " + filled_in(rule.parameter, *numbers), "no such tensor in the checkpoint",
-                     "take the rules of the model that wrote the checkpoint");
+        refuse_rule("weights", rules_.file(), rule.line, fmt::format("{} is added to nothing", name),
+                    "a parameter " + filled_in(rule.parameter, *numbers), "no such tensor in the checkpoint",
+                    "take the rules of the model that wrote the checkpoint");
       }
 }
 
 void MergedWeights::check_named(const WeightMap& map) const {
   for (const auto& [parameter, terms] : terms_)
     if (const auto place = map.place_of(parameter); !place || !place->rule)
-      refuse_merge(rules_.file(), terms.front().rule->line,
-                   fmt::format("{} has something added, and is not exported", parameter),
-                   "a rule for it in " + map.file(), "",
-                   "give the rules of the base weights with --map, and those with [merge] with --merge");
+      refuse_rule("weights", rules_.file(), terms.front().rule->line,
+                  fmt::format("{} has something added, and is not exported", parameter),
+                  "a rule for it in " + map.file(), "",
+                  "give the rules of the base weights with --map, and those with [merge] with --merge");
 }
 
 HostTensor MergedWeights::read(SafetensorsFile& checkpoint, const std::string& name) const {
@@ -195,9 +188,9 @@ HostTensor MergedWeights::read(SafetensorsFile& checkpoint, const std::string& n
   }
   std::ranges::transform(sums, to.begin(), [](double sum) { return float(sum); });
   if (const std::string odd = not_finite(out); !odd.empty())
-    refuse_merge(rules_.file(), found->second.front().rule->line,
-                 fmt::format("{} with what is added to it is beyond float32", name), "finite sums", odd,
-                 "check the scale");
+    refuse_rule("weights", rules_.file(), found->second.front().rule->line,
+                fmt::format("{} with what is added to it is beyond float32", name), "finite sums", odd,
+                "check the scale");
   return out;
 }
 

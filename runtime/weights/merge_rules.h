@@ -1,6 +1,7 @@
 // Adapters that are added to the weights they adapt: W + scale A B, as the table [merge] of rules says.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -68,7 +69,7 @@ class MergedWeights {
 
   const MergeRules& rules_;
   std::map<std::string, std::vector<Term>> terms_;  ///< by parameter
-  std::map<std::string, const MergeRule*> used_;    ///< tensors that are part of others
+  std::set<std::string> used_;                      ///< tensors that are part of others
 };
 
 }  // namespace hetsynth

@@ -7,48 +7,26 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/suggest.h"
-#include "dsl/base/toml_text.h"
+#include "runtime/weights/rules_text.h"
 
 namespace hetsynth {
 namespace {
 
-[[noreturn]] void refuse(const std::string& file, const toml::source_region& place, const std::string& message,
-                         const std::string& expected, const std::string& found = "") {
-  SourceLocation where;
-  where.file = file;
-  where.line = int(place.begin.line);
-  throw UserError({.where = where,
-                   .tag = "weights",
-                   .message = message,
-                   .expected = expected,
-                   .found = found,
-                   .mend = "docs/weights.md shows such a file"});
-}
-
 std::string text_of(const std::string& file, const toml::node& node, const std::string& what) {
   const auto text = node.value<std::string>();
-  if (!node.is_string() || text->empty()) refuse(file, node.source(), "a value of the wrong kind", what);
+  if (!node.is_string() || text->empty())
+    refuse_rule("weights", file, line_of(node), "a value of the wrong kind", what);
   return *text;
 }
 
 std::vector<std::string> texts_of(const std::string& file, const toml::node& node, const std::string& what) {
   const toml::array* array = node.as_array();
-  if (!array) refuse(file, node.source(), "a value of the wrong kind", "a list of " + what);
+  if (!array) refuse_rule("weights", file, line_of(node), "a value of the wrong kind", "a list of " + what);
   std::vector<std::string> out;
   for (const toml::node& element : *array) {
-    if (!element.is_string()) refuse(file, element.source(), "a value of the wrong kind", "a list of " + what);
+    if (!element.is_string())
+      refuse_rule("weights", file, line_of(element), "a value of the wrong kind", "a list of " + what);
     out.push_back(*element.value<std::string>());
-  }
-  return out;
-}
-
-/// Names in braces, in order.
-std::vector<std::string> names_in(const std::string& pattern) {
-  std::vector<std::string> out;
-  for (size_t at = pattern.find('{'); at != std::string::npos; at = pattern.find('{', at + 1)) {
-    const size_t end = pattern.find('}', at);
-    if (end == std::string::npos) return {""};
-    out.push_back(pattern.substr(at + 1, end - at - 1));
   }
   return out;
 }
@@ -60,16 +38,18 @@ void check_names(const std::string& file, const toml::node& node, const WeightRu
   const std::vector<std::string> used = names_in(rule.tensor);
   for (const std::string& name : used)
     if (name.empty() || std::ranges::find(known, name) == known.end())
-      refuse(file, node.source(), "a number in the name of the file's tensor is said nowhere",
-             "one of those in braces in the parameter's name, or a dimension that the layout leaves out", rule.tensor);
+      refuse_rule("weights", file, line_of(node), "a number in the name of the file's tensor is said nowhere",
+                  "one of those in braces in the parameter's name, or a dimension that the layout leaves out",
+                  rule.tensor);
   for (const std::string& name : known)
     if (std::ranges::find(used, name) == used.end())
-      refuse(file, node.source(), fmt::format("{{{}}} does not stand in the name of the file's tensor", name),
-             "the same numbers in both names, and those of the dimensions that the layout leaves out", rule.tensor);
+      refuse_rule(
+          "weights", file, line_of(node), fmt::format("{{{}}} does not stand in the name of the file's tensor", name),
+          "the same numbers in both names, and those of the dimensions that the layout leaves out", rule.tensor);
 }
 
 WeightRule rule_of(const std::string& file, const std::string& parameter, const toml::node& node) {
-  WeightRule out{parameter, "", {}, int(node.source().begin.line)};
+  WeightRule out{parameter, "", {}, line_of(node)};
   const toml::table* table = node.as_table();
   if (!table) {
     out.tensor = text_of(file, node, "the name of the file's tensor, or { from = ..., layout = ... }");
@@ -83,20 +63,21 @@ WeightRule rule_of(const std::string& file, const std::string& parameter, const 
         layout = text_of(file, value, "a layout, as \"c h d -> (h d) c\"");
       } else if (key.str() == "part") {
         if (!value.is_integer())
-          refuse(file, value.source(), "a value of the wrong kind", "the number of a part, from 0");
+          refuse_rule("weights", file, line_of(value), "a value of the wrong kind", "the number of a part, from 0");
         part = *value.value<int64_t>();
       } else {
         static const std::vector<std::string> keys = {"from", "layout", "part"};
-        refuse(file, value.source(), "a key that means nothing here", "one of " + quoted_list(keys),
-               quote(std::string(key.str())));
+        refuse_rule("weights", file, line_of(value), "a key that means nothing here", "one of " + quoted_list(keys),
+                    quote(std::string(key.str())));
       }
     }
     if (out.tensor.empty())
-      refuse(file, node.source(), "a rule does not say from where", "from = \"name of the tensor\"");
+      refuse_rule("weights", file, line_of(node), "a rule does not say from where", "from = \"name of the tensor\"");
     try {
       if (!layout.empty()) out.layout = Layout(layout, part);
     } catch (const UserError& error) {
-      refuse(file, node.source(), error.diagnostic().message, error.diagnostic().expected, error.diagnostic().found);
+      refuse_rule("weights", file, line_of(node), error.diagnostic().message, error.diagnostic().expected,
+                  error.diagnostic().found);
     }
   }
   check_names(file, node, out);
@@ -123,12 +104,13 @@ WeightMap WeightMap::load(const std::string& path) {
       std::ranges::stable_sort(out.rules_, {}, &WeightRule::line);
     } else if (key.str() != "gguf" && key.str() != "merge") {  // of these, gguf_rules.h and merge_rules.h
       static const std::vector<std::string> keys = {"may_lack", "ignore", "copies", "tensors", "gguf", "merge"};
-      refuse(path, node.source(), "a key that means nothing here", "one of " + quoted_list(keys),
-             quote(std::string(key.str())));
+      refuse_rule("weights", path, line_of(node), "a key that means nothing here", "one of " + quoted_list(keys),
+                  quote(std::string(key.str())));
     }
   }
   if (out.rules_.empty())
-    refuse(path, table.source(), "the file has no rule", "[tensors] with a line for each kind of parameter");
+    refuse_rule("weights", path, line_of(table), "the file has no rule",
+                "[tensors] with a line for each kind of parameter");
   return out;
 }
 

@@ -16,7 +16,7 @@ class WeightSources {
 
   /// What is taken of each file, and what keeps its starting value: "weights: 148 of 172 parameters from ...".
   std::string text() const;
-  /// Of all files.
+  /// The fingerprints of all files, in their order.
   std::string fingerprint() const;
   /// Sets what is found, file by file: of two that have one parameter the later one counts. As take_weights.
   void take(Executor& executor);

@@ -44,8 +44,7 @@ OperatorClass operator_class(const Program& program, const Node& node) {
   if (!own_a || !own_b) return OperatorClass::loop;
   if (window) return OperatorClass::convolution;
   const auto type = [&](int i) { return program[node.inputs[size_t(body.arg(i).index())]].type.dtype; };
-  if (type(0) == type(1) && type(0) == DType::bf16) return OperatorClass::matmul_bf16;
-  return type(0) == type(1) && type(0) == DType::fp16 ? OperatorClass::matmul_fp16 : OperatorClass::matmul;
+  return type(0) == type(1) ? products_of(type(0)) : OperatorClass::matmul;
 }
 
 }  // namespace

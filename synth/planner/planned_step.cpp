@@ -83,9 +83,10 @@ class ChoosingTurns {
       slower = fastest > 0 && best_->plan.prediction.step_seconds >= fastest ? slower + 1 : 0;
     }
     if (quick_first && best_ && best_->program && !stopped_ && !late()) {
-      const PlannedStep chosen = *best_;
-      plan(*chosen.program, chosen.turns, options_.effort, true);
-      forget_slower(text(chosen.turns));
+      const Program in_turns = *best_->program;
+      const TurnCount count = best_->turns;
+      plan(in_turns, count, options_.effort, true);
+      forget_slower(text(count));
     }
   }
 

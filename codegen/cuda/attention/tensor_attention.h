@@ -1,6 +1,6 @@
-// Attention in blocks by tensor cores: operands of bf16 or fp16, products by mma.m16n8k16 (of fp16 on
-// sm_75 by two of m16n8k8) with sums in float32, statistics and
-// everything between the products in float32 (Dao 2023, without atomics: a gradient by keys has a kernel of its own).
+// Attention in blocks by tensor cores: operands of bf16 or fp16, products by mma.m16n8k16 (of fp16 on sm_75 by two of
+// m16n8k8) with sums in float32, statistics and everything between the products in float32 (Dao 2023, without atomics:
+// a gradient by keys has a kernel of its own).
 #pragma once
 #include <string>
 

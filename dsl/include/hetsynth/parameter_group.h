@@ -6,7 +6,7 @@
 namespace hetsynth {
 
 struct ParameterGroup {
-  /// By which its loss is told, and messages name it. One call of minimize needs none.
+  /// Its loss is told under this name, and messages use it. A model with one call of minimize needs none.
   std::string name = {};
   /// A regular expression (ECMAScript), with a match of which the names of its parameters begin: "generator\\.".
   std::string parameters = {};

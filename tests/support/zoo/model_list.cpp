@@ -159,13 +159,7 @@ std::vector<ListedModel> models_in(const fs::path& folder) {
   return models;
 }
 
-}  // namespace
-
-std::vector<ListedModel> listed_models() { return models_in(examples); }
-std::vector<ListedModel> gallery_models() { return models_in(examples / "gallery"); }
-
-std::vector<ListedModel> listed_models(const std::set<std::string>& names) {
-  std::vector<ListedModel> out = listed_models();
+std::vector<ListedModel> chosen_models(std::vector<ListedModel> out, const std::set<std::string>& names) {
   std::vector<std::string> known;
   for (const ListedModel& model : out) known.push_back(model.name);
   for (const std::string& name : names)
@@ -174,6 +168,16 @@ std::vector<ListedModel> listed_models(const std::set<std::string>& names) {
           fmt::format("no model is named \"{}\"; {}", name, did_you_mean(name, known, "docs/models.md lists them")));
   std::erase_if(out, [&](const ListedModel& model) { return !names.empty() && !names.contains(model.name); });
   return out;
+}
+
+}  // namespace
+
+std::vector<ListedModel> listed_models() { return models_in(examples); }
+std::vector<ListedModel> listed_models(const std::set<std::string>& names) {
+  return chosen_models(listed_models(), names);
+}
+std::vector<ListedModel> gallery_models(const std::set<std::string>& names) {
+  return chosen_models(models_in(examples / "gallery"), names);
 }
 
 int64_t samples_per_step(const Program& program) {

@@ -43,8 +43,6 @@ void PrintTo(const ListedModel& model, std::ostream* out);
 std::vector<ListedModel> models_of(const std::string& file);
 /// All models of examples/, by file name and then in the file's order.
 std::vector<ListedModel> listed_models();
-/// Those of examples/gallery, which are in no table of steps.
-std::vector<ListedModel> gallery_models();
 /// Returns the first model of every file, whose tiny size stands for all of that file.
 std::vector<ListedModel> first_of_each_file();
 /// Whether a step of the model can be taken in turns (dsl/transform/turns.h). Of the others, samples depend on each
@@ -54,6 +52,8 @@ bool has_turns(const ListedModel& model);
 std::vector<ListedModel> models_with_turns();
 /// Those of these names; none: all. Throws std::runtime_error with a name that none of them has.
 std::vector<ListedModel> listed_models(const std::set<std::string>& names);
+/// The same of the models of examples/gallery, which are in no table of steps.
+std::vector<ListedModel> gallery_models(const std::set<std::string>& names = {});
 
 /// Samples of a step: the first extent of the inputs.
 int64_t samples_per_step(const Program& program);
