@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/output_file.h"
+#include "dsl/model/optimizers.h"
 #include "runtime/rank/arena.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/weights/exported_weights.h"
@@ -20,6 +21,7 @@
 #include "runtime/weights/gguf_rules.h"
 #include "runtime/weights/gguf_tokens.h"
 #include "runtime/weights/merge_rules.h"
+#include "runtime/weights/rules_text.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -94,7 +96,7 @@ ExitCode write(const ExportOptions& options) {
   if (!options.merge.empty()) {
     merge_rules = MergeRules::load(options.merge);
     merged.emplace(*merge_rules, file);
-    merged->check_named(map);
+    merged->check_named(map, file);
   }
   std::vector<TensorEntry> entries;
   std::map<std::string, const ExportedWeights::Exported*> by_name;
@@ -112,12 +114,20 @@ ExitCode write(const ExportOptions& options) {
     write_gguf(options.out, entries_of(options, *gguf, map, file), entries, value_of);
   else
     write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}}, value_of);
-  const int64_t left =
-      std::ranges::count_if(weights.left, [&](const std::string& name) { return !merged || !merged->uses(name); });
-  fmt::print("{}: {}, {}{}; left in the checkpoint: {}\n", options.out, counted(int64_t(entries.size()), "tensor"),
+  int64_t left = 0;
+  std::vector<std::string> not_of_optimizer;
+  for (const std::string& name : weights.left) {
+    if (merged && merged->uses(name)) continue;
+    ++left;
+    if (!file.types().contains(parameter_of_state(name))) not_of_optimizer.push_back(name);
+  }
+  fmt::print("{}: {}, {}{}; left in the checkpoint: {}{}\n", options.out, counted(int64_t(entries.size()), "tensor"),
              text_of_bytes(bytes),
              merged ? fmt::format("; adapters merged into {}", counted(merged->parameters(), "parameter")) : "",
-             counted(left, "tensor"));
+             counted(left, "tensor"),
+             not_of_optimizer.empty()
+                 ? ""
+                 : fmt::format(", and among them what is not the optimizer's: {}", short_list(not_of_optimizer)));
   return ExitCode::done;
 }
 

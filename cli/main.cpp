@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));
   }
+  take_one_value_each(app);
   check_command(app, argc, argv);
   try {
     std::vector<std::string> words = with_job_file(app, {argv + 1, argv + argc});

@@ -251,14 +251,12 @@ Command add_run(CLI::App& app) {
           ->add_option("--init-from", options->init_from,
                        "Parameters start with these weights: safetensors of any program, or a folder of Hugging Face "
                        "(repeatable: a base, and adapters)")
-          ->allow_extra_args(false)
           ->type_name("FILE");
   command
       ->add_option(
           "--map", options->map,
           "Rules (TOML) for the names and layouts of those weights, as in examples/weights, one for all files or one "
           "for each; default: names as in the model")
-      ->allow_extra_args(false)
       ->type_name("RULES")
       ->needs(init_from);
   init_from->excludes("--resume");

@@ -38,6 +38,13 @@ std::string synopsis(const CLI::App& command) {
   return out;
 }
 
+/// Whether the first of the words that are left is a second setting behind one --set: --set a=1 b=2.
+bool is_setting(const CLI::App& command, const std::vector<std::string>& left) {
+  const CLI::Option* set = command.get_option_no_throw("--set");
+  return set && set->count() > 0 && !left.empty() && !left.front().starts_with("-") &&
+         left.front().find('=') != std::string::npos;
+}
+
 std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names = long_names(command);
   for (std::string& name : names) name.insert(0, "--");
@@ -62,6 +69,12 @@ std::vector<std::string> long_names(const CLI::App& command) {
   for (const CLI::Option* option : all_options(command))
     names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
   return names;
+}
+
+void take_one_value_each(CLI::App& app) {
+  for (CLI::Option* option : app.get_options({}))
+    if (!option->get_positional()) option->allow_extra_args(false);
+  for (CLI::App* command : app.get_subcommands({})) take_one_value_each(*command);
 }
 
 void check_command(const CLI::App& app, int argc, char** argv) {
@@ -107,7 +120,10 @@ UserError usage_error(const CLI::App& app, const CLI::ParseError& error) {
     const std::vector<std::string> left = command->remaining();
     diagnostic.message = "there is no such option or argument";
     diagnostic.found = fmt::format("{}", fmt::join(left, " "));
-    if (!left.empty()) diagnostic.mend = did_you_mean(left.front(), option_names(*command), diagnostic.mend);
+    if (is_setting(*command, left))
+      diagnostic.mend = "--set takes one setting each time: --set " + left.front();
+    else if (!left.empty())
+      diagnostic.mend = did_you_mean(left.front(), option_names(*command), diagnostic.mend);
   }
   return UserError(std::move(diagnostic), ExitCode::usage);
 }

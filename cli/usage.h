@@ -8,6 +8,10 @@
 
 namespace hetsynth::cli {
 
+/// An option that may be repeated takes one value each time: of `--set a=1 FILE` the file would be a second one
+/// otherwise, as CLI11 has it.
+void take_one_value_each(CLI::App& app);
+
 /// CLI11 reports an unknown word in place of a command as a missing command; this names the word, and the nearest
 /// command. Throws UserError (usage).
 void check_command(const CLI::App& app, int argc, char** argv);

@@ -1,5 +1,10 @@
 #include "dsl/model/optimizers.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "dsl/base/error.h"
 #include "dsl/ir/trace.h"
 #include "dsl/ops/adafactor.h"
 #include "dsl/ops/adamw.h"
@@ -12,8 +17,11 @@
 namespace hetsynth {
 namespace {
 
+constexpr std::array<std::string_view, 5> state_suffixes = {".m", ".v", ".rows", ".columns", ".velocity"};
+
 /// Optimizer state of a parameter, "w1.m" of the shape given, zero at the start.
 Tensor add_state(Tensor parameter, const char* suffix, const Shape& shape, const std::source_location& where) {
+  HETSYNTH_CHECK(std::ranges::find(state_suffixes, suffix) != state_suffixes.end(), suffix);
   Trace& trace = Trace::current();
   const Node& of = trace.program[parameter.node()];
   return trace.add_leaf(NodeKind::state, of.name + suffix, {shape, of.type.dtype}, where);
@@ -86,6 +94,12 @@ void step_by_moments(const Options& o, const std::vector<Tensor>& parameters, co
 }
 
 }  // namespace
+
+std::string parameter_of_state(const std::string& name) {
+  for (const std::string_view suffix : state_suffixes)
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  return "";
+}
 
 void take_step(const AdamW& o, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                const std::source_location& where) {

@@ -1,27 +1,15 @@
 #include "runtime/weights/initial_weights.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <set>
 
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
-#include "dsl/base/suggest.h"
+#include "runtime/weights/rules_text.h"
 
 namespace hetsynth {
 namespace {
-
-/// How many names a list for people has.
-constexpr size_t most_listed = 12;
-
-std::string list_of(const std::vector<std::string>& names) {
-  std::string out =
-      fmt::format("{}", fmt::join(names.begin(), names.begin() + std::min(names.size(), most_listed), ", "));
-  if (names.size() > most_listed) out += fmt::format(" and {} more", names.size() - most_listed);
-  return out;
-}
 
 /// The name under which the file has it; empty: it has not.
 std::string name_in(const WeightFile& file, const WeightMap& map, const std::string& tensor) {
@@ -63,10 +51,10 @@ void check_shape(const Node& parameter, const std::string& tensor, const TensorT
                    .tag = "weights",
                    .message = "no parameter of the model is found in the file",
                    .expected = map.is_identity()
-                                   ? fmt::format("tensors with the names of parameters: {}", list_of(wanted))
+                                   ? fmt::format("tensors with the names of parameters: {}", short_list(wanted))
                                    : fmt::format("names as the {} make them of {}",
-                                                 counted(int64_t(map.rules().size()), "rule"), list_of(wanted)),
-                   .found = there.empty() ? "no tensors" : list_of(there),
+                                                 counted(int64_t(map.rules().size()), "rule"), short_list(wanted)),
+                   .found = there.empty() ? "no tensors" : short_list(there),
                    .mend = map.is_identity() ? "give rules for the names with --map; examples/weights has some"
                                              : "mend the rules"});
 }
@@ -80,6 +68,7 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
     if (node.kind != NodeKind::parameter) continue;
     ++out.parameters;
     const std::optional<WeightPlace> place = map.start_of(node.name);
+    if (const std::string original = map.original_of(node.name); !original.empty()) out.copies[node.name] = original;
     if (!place) {
       out.missing.push_back(node.name);
       continue;
@@ -102,8 +91,8 @@ InitialWeights find_weights(const Program& program, const WeightFile& file, cons
       throw UserError({.where = node.where,
                        .tag = "weights",
                        .message = fmt::format("the file has only some of the tensors that make {}", node.name),
-                       .expected = list_of(absent),
-                       .found = list_of(found)});
+                       .expected = short_list(absent),
+                       .found = short_list(found)});
     if (!absent.empty()) {
       out.missing.push_back(node.name);
       continue;
@@ -123,10 +112,17 @@ std::string text(const InitialWeights& weights, const WeightFile& file) {
   if (!weights.missing.empty())
     out += fmt::format("  {} their starting values: {}\n",
                        weights.missing.size() == 1 ? "1 keeps" : fmt::format("{} keep", weights.missing.size()),
-                       list_of(weights.missing));
+                       short_list(weights.missing));
+  std::vector<std::string> unlike;
+  for (const std::string& name : weights.missing)
+    if (const auto copy = weights.copies.find(name); copy != weights.copies.end())
+      unlike.push_back(fmt::format("{} of {}", name, copy->second));
+  if (!unlike.empty())
+    out += fmt::format("  of these, copies of what the file lacks, which do not start as their originals do: {}\n",
+                       short_list(unlike));
   if (!weights.left.empty())
     out += fmt::format("  left in the file: {} ({})\n", counted(int64_t(weights.left.size()), "tensor"),
-                       list_of(weights.left));
+                       short_list(weights.left));
   return out;
 }
 

@@ -20,7 +20,9 @@ struct InitialWeights {
   std::vector<Taken> taken;          ///< in the order of the model
   int64_t parameters = 0;            ///< of the model
   std::vector<std::string> missing;  ///< parameters that keep their starting values
-  std::vector<std::string> left;     ///< tensors of the file that nobody wants, but for those that the rules ignore
+  /// Of the model's parameters those that the rules call copies, with what they are to start as.
+  std::map<std::string, std::string> copies;
+  std::vector<std::string> left;  ///< tensors of the file that nobody wants, but for those that the rules ignore
 };
 
 /// Looks up every parameter of the program. Throws UserError, before anything is read, if a tensor has another shape

@@ -7,6 +7,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/base/suggest.h"
+#include "dsl/model/optimizers.h"
 #include "runtime/weights/rules_text.h"
 
 namespace hetsynth {
@@ -111,6 +112,24 @@ MergedWeights::MergedWeights(const MergeRules& rules, const SafetensorsFile& che
                 "names like " + rules.rules().front().parameter + " and " + rules.rules().front().left,
                 checkpoint.types().empty() ? "no tensors" : checkpoint.types().begin()->first,
                 "take the rules of the model that wrote the checkpoint");
+  check_weights_are_there(checkpoint);
+}
+
+/// Weights do not come and go as adapters do.
+void MergedWeights::check_weights_are_there(const SafetensorsFile& checkpoint) const {
+  for (const MergeRule& rule : rules_.rules()) {
+    const auto fits = [&](const auto& tensor) { return match(rule.parameter, tensor.first).has_value(); };
+    if (std::ranges::any_of(checkpoint.types(), fits)) continue;
+    std::vector<std::string> names;
+    for (const auto& [name, type] : checkpoint.types()) names.push_back(name);
+    std::map<std::string, std::string> first;
+    for (const std::string& number : names_in(rule.parameter)) first[number] = "0";
+    const std::string near = nearest(filled_in(rule.parameter, first), names);
+    refuse_rule("weights", rules_.file(), rule.line,
+                fmt::format("no tensor of the checkpoint is called {}", quote(rule.parameter)),
+                "the name of a weight that something is added to", near.empty() ? "none like it" : near,
+                "mend the name, or take the rules of the model that wrote the checkpoint");
+  }
 }
 
 void MergedWeights::add_rule(const MergeRule& rule, const SafetensorsFile& checkpoint) {
@@ -166,7 +185,39 @@ void MergedWeights::check_all_used(const SafetensorsFile& checkpoint) const {
       }
 }
 
-void MergedWeights::check_named(const WeightMap& map) const {
+/// A rule may find no factors at all, as the model may have no adapters there. That its names are wrong shows in
+/// tensors that have no use otherwise, and that multiply to what the rule would add to.
+void MergedWeights::check_factors(const WeightMap& map, const SafetensorsFile& checkpoint) const {
+  const std::map<std::string, TensorType>& types = checkpoint.types();
+  std::vector<std::string> unused;
+  for (const auto& [name, type] : types)
+    if (!used_.contains(name) && !map.start_of(name) && !types.contains(parameter_of_state(name)) &&
+        type.dtype == DType::f32)
+      unused.push_back(name);
+  for (const MergeRule& rule : rules_.rules()) {
+    const auto has_rule = [&](const Term& term) { return term.rule == &rule; };
+    if (std::ranges::any_of(terms_, [&](const auto& t) { return std::ranges::any_of(t.second, has_rule); })) continue;
+    std::set<Shape> seen;
+    for (const auto& [parameter, type] : types) {
+      const auto numbers = match(rule.parameter, parameter);
+      if (!numbers || !seen.insert(type.shape).second) continue;
+      for (const std::string& left : unused)
+        for (const std::string& right : unused) {
+          if (left == right || !rule.product.multiplies(types.at(left).shape, types.at(right).shape, type.shape))
+            continue;
+          refuse_rule("weights", rules_.file(), rule.line,
+                      fmt::format("nothing of the checkpoint is added to {}, and tensors that could be are unused",
+                                  quote(rule.parameter)),
+                      fmt::format("{} and {}", filled_in(rule.left, *numbers), filled_in(rule.right, *numbers)),
+                      fmt::format("{} and {}", left, right),
+                      "mend the names of the factors, or give a rule for those that are found");
+        }
+    }
+  }
+}
+
+void MergedWeights::check_named(const WeightMap& map, const SafetensorsFile& checkpoint) const {
+  check_factors(map, checkpoint);
   for (const auto& [parameter, terms] : terms_)
     if (const auto place = map.place_of(parameter); !place || !place->rule)
       refuse_rule("weights", rules_.file(), terms.front().rule->line,

@@ -45,11 +45,13 @@ class MergeRules {
 class MergedWeights {
  public:
   /// Throws UserError if a parameter has one factor and not the other, if shapes do not multiply, if an adapter is
-  /// added to nothing, or if the rules fit no tensor. A parameter without any of its factors stays as it is. `rules`
-  /// outlives it.
+  /// added to nothing, if the rules fit no tensor, or if one of them names a parameter that is not there. A parameter
+  /// without any of its factors stays as it is. `rules` outlives it.
   MergedWeights(const MergeRules& rules, const SafetensorsFile& checkpoint);
-  /// Throws UserError if a parameter that something is added to is none that the map names: it would be lost.
-  void check_named(const WeightMap& map) const;
+  /// Throws UserError if a parameter that something is added to is none that the map names: it would be lost. And if a
+  /// rule has no factors anywhere, while the checkpoint has two tensors that neither the map nor a rule nor the
+  /// optimizer has a use for and that multiply to its parameter.
+  void check_named(const WeightMap& map, const SafetensorsFile& checkpoint) const;
 
   /// How many parameters have something added.
   int64_t parameters() const { return int64_t(terms_.size()); }
@@ -66,6 +68,8 @@ class MergedWeights {
   };
   void add_rule(const MergeRule& rule, const SafetensorsFile& checkpoint);
   void check_all_used(const SafetensorsFile& checkpoint) const;
+  void check_weights_are_there(const SafetensorsFile& checkpoint) const;
+  void check_factors(const WeightMap& map, const SafetensorsFile& checkpoint) const;
 
   const MergeRules& rules_;
   std::map<std::string, std::vector<Term>> terms_;  ///< by parameter

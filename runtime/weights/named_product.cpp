@@ -6,6 +6,8 @@
 #include <cctype>
 #include <map>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
@@ -97,6 +99,22 @@ void NamedProduct::check(const Tensor& left, const Tensor& right, const Tensor& 
   look_at(left, left_);
   look_at(right, right_);
   look_at(result, result_);
+}
+
+bool NamedProduct::multiplies(const Shape& left, const Shape& right, const Shape& result) const {
+  std::vector<std::pair<std::string_view, int64_t>> known;
+  const auto fits = [&](const Shape& shape, const Names& names) {
+    if (shape.size() != names.size()) return false;
+    for (size_t d = 0; d < names.size(); ++d) {
+      const auto first = std::ranges::find(known, names[d], &std::pair<std::string_view, int64_t>::first);
+      if (first == known.end())
+        known.emplace_back(names[d], shape[d]);
+      else if (first->second != shape[d])
+        return false;
+    }
+    return true;
+  };
+  return fits(left, left_) && fits(right, right_) && fits(result, result_);
 }
 
 void NamedProduct::add(const HostTensor& left, const HostTensor& right, double scale, std::span<double> to,

@@ -24,6 +24,9 @@ class NamedProduct {
   /// stands for two extents.
   void check(const Tensor& left, const Tensor& right, const Tensor& result) const;
 
+  /// Whether check would throw nothing.
+  bool multiplies(const Shape& left, const Shape& right, const Shape& result) const;
+
   /// to += scale * product, in double precision; `to` is the result, row-major. Shapes are those that were checked.
   void add(const HostTensor& left, const HostTensor& right, double scale, std::span<double> to,
            const Shape& result) const;

@@ -1,5 +1,11 @@
 #include "runtime/weights/rules_text.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+
 #include "dsl/base/error.h"
 
 namespace hetsynth {
@@ -16,6 +22,14 @@ std::vector<std::string> names_in(const std::string& pattern) {
     if (end == std::string::npos) return {""};
     out.push_back(pattern.substr(at + 1, end - at - 1));
   }
+  return out;
+}
+
+std::string short_list(const std::vector<std::string>& names) {
+  constexpr size_t most_listed = 12;
+  std::string out =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + int64_t(std::min(names.size(), most_listed)), ", "));
+  if (names.size() > most_listed) out += fmt::format(" and {} more", names.size() - most_listed);
   return out;
 }
 

@@ -17,4 +17,7 @@ inline int line_of(const toml::node& node) { return int(node.source().begin.line
 /// Names in braces, in order: "h{i}.query" has i. A brace that nothing closes gives one that is empty.
 std::vector<std::string> names_in(const std::string& pattern);
 
+/// A list for people: "a, b, c and 5 more".
+std::string short_list(const std::vector<std::string>& names);
+
 }  // namespace hetsynth

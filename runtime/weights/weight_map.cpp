@@ -122,11 +122,21 @@ std::optional<WeightPlace> WeightMap::place_of(const std::string& parameter) con
   return std::nullopt;
 }
 
-std::optional<WeightPlace> WeightMap::start_of(const std::string& parameter) const {
-  std::optional<WeightPlace> out = place_of(parameter);
-  for (const std::string& beginning : copies_)
-    if (!out && parameter.starts_with(beginning)) out = place_of(parameter.substr(beginning.size()));
+std::string WeightMap::original_of(const std::string& parameter) const {
+  if (place_of(parameter)) return "";
+  std::string out;
+  for (const std::string& beginning : copies_) {
+    if (!parameter.starts_with(beginning)) continue;
+    const std::string original = parameter.substr(beginning.size());
+    if (place_of(original)) return original;
+    if (out.empty()) out = original;
+  }
   return out;
+}
+
+std::optional<WeightPlace> WeightMap::start_of(const std::string& parameter) const {
+  const std::string original = original_of(parameter);
+  return place_of(original.empty() ? parameter : original);
 }
 
 std::vector<std::string> WeightMap::names_of(const std::string& tensor) const {

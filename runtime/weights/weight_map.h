@@ -43,7 +43,9 @@ class WeightMap {
 
   /// The rule for a parameter; none if there is none. Of several the first counts.
   std::optional<WeightPlace> place_of(const std::string& parameter) const;
-  /// The same; of a parameter without a rule whose name is that of another behind one of `copies`, that other's place.
+  /// Of a parameter without a rule whose name is that of another behind one of `copies`, that other; of others "".
+  std::string original_of(const std::string& parameter) const;
+  /// The place of what a parameter starts as: its original's, or its own.
   std::optional<WeightPlace> start_of(const std::string& parameter) const;
   /// The names that a file may have a tensor under, as the rules write it first.
   std::vector<std::string> names_of(const std::string& tensor) const;

@@ -28,6 +28,7 @@ WeightSources::WeightSources(const Program& program, const std::vector<std::stri
     const std::vector<std::string> before = std::exchange(found_[i - 1].missing, {});
     std::erase_if(found_[i].missing,
                   [&](const std::string& name) { return std::ranges::find(before, name) == before.end(); });
+    found_[i].copies.merge(found_[i - 1].copies);
   }
 }
 

@@ -44,6 +44,10 @@ TEST(BadUsage, IsAnsweredWithExitCodeTwo) {
                  {"--time-limit: expected a number from 0, found -3"});
   expect_refusal(place, "run model.cpp --set batch", 2,
                  {"[--set] a setting needs a name and a value", "found:    batch"});
+  expect_refusal(place, "run model.cpp --set batch=3 steps=4", 2,
+                 {"[run] there is no such option or argument", "found:    steps=4",
+                  "to mend:  --set takes one setting each time: --set steps=4"});
+  expect_refusal(place, "run model.cpp --set batch=3 model.cpp", 2, {"found:    model.cpp", "hetsynth run --help"});
   expect_refusal(place, "run model.cpp --dump-after nothing", 2, {"--dump-after"});
   expect_refusal(place, "run model.cpp --new-data", 2, {"[run] --new-data requires --resume"});
 }

@@ -39,6 +39,18 @@ TEST(Commands, HelpAndVersion) {
   EXPECT_THAT(place.run("--version").out, HasSubstr("."));
 }
 
+/// Options that may be repeated take one value each time: what stands behind it is the model.
+TEST(Commands, FilesMayStandBehindOptions) {
+  const Workplace place;
+  const Outcome planned = place.run("plan --set batch=6 model.cpp --without slow --cluster c.toml --json");
+  expect_done(planned);
+  expect_done(place.run("run --set batch=6 --set batch=8 model.cpp --cluster c.toml --sample 0 --steps 1"));
+  expect_done(place.run("run --cluster c.toml --steps 1 --sample 0 --checkpoint a.st model.cpp"));
+  place.write("rules.toml", "[tensors]\nw1 = \"first\"\n");
+  const Outcome exported = place.run("export --metadata general.name=b a.st --map rules.toml -o a.safetensors");
+  EXPECT_THAT(exported.err, HasSubstr("--tokenizer and --metadata go into GGUF files alone"));
+}
+
 TEST(Commands, PlanVerifyInspectRun) {
   const Workplace place;
   const Outcome planned = place.run("plan model.cpp --cluster c.toml -o plan.json");

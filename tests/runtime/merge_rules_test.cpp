@@ -60,7 +60,7 @@ class Merge : public ::testing::Test {
     return error_of([&] {
       const MergeRules given = rules(text);
       const MergedWeights merged(given, SafetensorsFile(folder_.path("c.st")));
-      merged.check_named(WeightMap::load(folder_.path("rules.toml")));
+      merged.check_named(WeightMap::load(folder_.path("rules.toml")), SafetensorsFile(folder_.path("c.st")));
     });
   }
   float at(const std::string& name, int64_t i) const { return values_.at(name).as<float>()[size_t(i)]; }
@@ -96,7 +96,7 @@ TEST_F(Merge, GoesOnThroughTheLayoutsOfTheMap) {
   SafetensorsFile file(folder_.path("c.st"));
   const MergedWeights merged(given, file);
   const WeightMap map = WeightMap::load(folder_.path("rules.toml"));
-  merged.check_named(map);
+  merged.check_named(map, file);
   const ExportedWeights exported = exported_weights(file, map);
   ASSERT_EQ(exported.tensors.size(), 2u);
   ExportedValues values(exported, [&](const std::string& name) { return merged.read(file, name); });
@@ -183,6 +183,47 @@ TEST_F(Merge, TensorsThatDoNotFitAreToldWithTheirRule) {
               HasSubstr("is a factor, and has something added"));
 }
 
+/// A second kind of weight, with adapters in layer 1 alone, and what AdamW keeps of them.
+constexpr const char* two_rules = R"([tensors]
+"h{i}.w" = { from = "net.{i}.weight", layout = "c h d -> (h d) c" }
+"h{i}.up" = "net.{i}.up"
+[merge]
+"h{i}.w" = { left = "h{i}.a", right = "h{i}.b", product = "c r, r h d -> c h d", scale = "scale" }
+"h{i}.up" = { left = "h{i}.up.a", right = "h{i}.up.b", product = "c r, r f -> c f", scale = "scale" }
+)";
+
+/// Factors that are missing everywhere: the model has no such adapters, or the rule has other names for them.
+TEST_F(Merge, WrongNamesOfBothFactorsAreToldFromLayersWithoutAdapters) {
+  Shapes shapes = two_layers_;
+  for (const char* up : {"h0.up", "h1.up"}) shapes[up] = {4, 5};
+  for (const char* state : {".m", ".v"}) shapes[std::string("h0.a") + state] = {4, 2};
+  write(shapes);
+  EXPECT_EQ(error_with(two_rules), "no error") << "no adapter of any h{i}.up";
+  shapes["h1.up.a"] = {4, 2}, shapes["h1.up.b"] = {2, 5};
+  for (const char* state : {".m", ".v"}) shapes[std::string("h1.up.b") + state] = {2, 5};
+  write(shapes);
+  EXPECT_EQ(error_with(two_rules), "no error") << "an adapter of h1.up alone";
+  std::string wrong = replaced(replaced(two_rules, "h{i}.up.a", "h{i}.lora_a"), "h{i}.up.b", "h{i}.lora_b");
+  EXPECT_THAT(error_with(wrong),
+              AllOf(HasSubstr("rules.toml:6: error: [weights] nothing of the checkpoint is added to \"h{i}.up\", and "
+                              "tensors that could be are unused"),
+                    HasSubstr("expected: h0.lora_a and h0.lora_b"), HasSubstr("found:    h1.up.a and h1.up.b"),
+                    HasSubstr("to mend:  mend the names of the factors")));
+  // What the map exports has a use, and so has what another rule adds.
+  EXPECT_EQ(error_with(replaced(wrong, "[merge]", "\"h{i}.up.a\" = \"net.{i}.a\"\n[merge]")), "no error");
+  EXPECT_EQ(error_with(wrong + "\"h1.up\" = { left = \"h1.up.a\", right = \"h1.up.b\", product = \"c r, r f -> c "
+                               "f\", scale = 2 }\n"),
+            "no error");
+  wrong = replaced(two_rules, "\"h{i}.up\" = { left", "\"h{i}.ups\" = { left");
+  EXPECT_THAT(error_with(wrong), HasSubstr("h1.up.a is added to nothing"));
+  shapes.erase("h1.up.a"), shapes.erase("h1.up.b");
+  write(shapes);
+  EXPECT_THAT(error_with(wrong), AllOf(HasSubstr("rules.toml:6: error: [weights] no tensor of the checkpoint is called "
+                                                 "\"h{i}.ups\""),
+                                       HasSubstr("expected: the name of a weight"), HasSubstr("found:    h0.up"),
+                                       HasSubstr("to mend:  mend the name")));
+}
+
 TEST_F(Merge, SumsBeyondFloat32AreRefused) {
   write(two_layers_);
   const MergeRules given = rules(replaced(one_rule, "\"scale\"", "1e40"));
@@ -256,9 +297,11 @@ TEST_F(Merge, DamagedRulesAndShapesAreMergedOrRefused) {
 }
 
 TEST_F(Merge, RulesOfTheExamplesCanBeRead) {
-  const std::string path = HETSYNTH_SOURCE_DIR "/examples/weights/gpt2-lora.toml";
-  EXPECT_EQ(MergeRules::load(path).rules().size(), 3u);
-  EXPECT_EQ(WeightMap::load(path).rules().size(), 4u);
+  const std::string folder = HETSYNTH_SOURCE_DIR "/examples/weights/";
+  EXPECT_EQ(MergeRules::load(folder + "gpt2-lora.toml").rules().size(), 3u);
+  EXPECT_EQ(WeightMap::load(folder + "gpt2-lora.toml").rules().size(), 4u);
+  EXPECT_EQ(MergeRules::load(folder + "llama-lora.toml").rules().size(), 7u);
+  EXPECT_EQ(WeightMap::load(folder + "llama-lora.toml").rules().size(), 14u);
 }
 
 }  // namespace

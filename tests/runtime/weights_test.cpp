@@ -15,6 +15,7 @@
 #include "runtime/training/checkpoint.h"
 #include "runtime/weights/exported_weights.h"
 #include "runtime/weights/initial_weights.h"
+#include "runtime/weights/weight_sources.h"
 #include "tests/runtime/plans.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"
@@ -25,6 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace testing;  // NOLINT: fixtures of other folders
 
 /// Two experts' matrices in one tensor, heads with a dimension of their own, a vector.
@@ -143,7 +145,39 @@ TEST_F(Weights, CopiesStartAsWhatTheyAreCopiesOf) {
   for (const char* name : {"bias", "then.bias"})
     EXPECT_EQ(tensor(*ranks, name).as<float>()[2], value("out.bias", 2)) << name;
   EXPECT_FALSE(map().place_of("then.bias")) << "an export has no copies";
+  EXPECT_THAT(text(found, file), Not(HasSubstr("copies")));
   EXPECT_THAT(error_of_rules("copies = 3\n"), HasSubstr("a list of beginnings of names"));
+}
+
+/// A copy of what the file lacks starts by itself, and so does its original: the two may differ.
+TEST_F(Weights, CopiesOfWhatTheFileLacksAreTold) {
+  Trace trace("copied.cpp");
+  run_builder(trace, [] {
+    auto [x, y] = synthetic_batch(6, 3, 3);
+    const auto linear = [&](const std::string& name) {
+      return x * parameter(name + "bias", {3}, normal(1)) + parameter(name + "head", {3}, normal(1)) +
+             parameter(name + "tail", {3}, normal(1));
+    };
+    minimize(cross_entropy(linear("") + linear("then."), y), AdamW{});
+  });
+  const Program program = differentiate(trace);
+  folder.write("rules.toml", "copies = [\"then.\"]\n" + std::string(rules) + "\"head\" = \"net.head\"\n");
+  WeightFile file(folder.path("foreign.st"));
+  const InitialWeights found = find_weights(program, file, map());
+  EXPECT_EQ(found.missing.size(), 4u);
+  EXPECT_THAT(text(found, file),
+              AllOf(HasSubstr("weights: 2 of 6 parameters"),
+                    HasSubstr("\n  of these, copies of what the file lacks, which do not start as their "
+                              "originals do: then.head of head, then.tail of tail\n")));
+  // Another file may have them, whose rules know of no copies.
+  folder.write("more.toml", "[tensors]\n\"head\" = \"net.head\"\n\"then.head\" = \"net.head\"\n");
+  write_safetensors(folder.path("more.st"), {{"net.head", {{3}, DType::f32}}}, {}, [](const std::string&) {
+    return HostTensor({{3}, DType::f32});
+  });
+  const WeightSources both(program, {folder.path("foreign.st"), folder.path("more.st")},
+                           {folder.path("rules.toml"), folder.path("more.toml")});
+  EXPECT_THAT(both.text(), HasSubstr("  of these, copies of what the file lacks, which do not start as their originals "
+                                     "do: then.tail of tail\n"));
 }
 
 TEST_F(Weights, GoBackUnderTheSameRules) {
