@@ -155,10 +155,13 @@ TEST_F(Weights, CopiesOfWhatTheFileLacksAreTold) {
   run_builder(trace, [] {
     auto [x, y] = synthetic_batch(6, 3, 3);
     const auto linear = [&](const std::string& name) {
-      return x * parameter(name + "bias", {3}, normal(1)) + parameter(name + "head", {3}, normal(1)) +
-             parameter(name + "tail", {3}, normal(1));
+      Tensor bias = parameter(name + "bias", {3}, normal(1));
+      Tensor head = parameter(name + "head", {3}, normal(1));
+      Tensor tail = parameter(name + "tail", {3}, normal(1));
+      return x * bias + head + tail;
     };
-    minimize(cross_entropy(linear("") + linear("then."), y), AdamW{});
+    Tensor now = linear(""), then = linear("then.");
+    minimize(cross_entropy(now + then, y), AdamW{});
   });
   const Program program = differentiate(trace);
   folder.write("rules.toml", "copies = [\"then.\"]\n" + std::string(rules) + "\"head\" = \"net.head\"\n");
