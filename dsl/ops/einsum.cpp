@@ -294,6 +294,8 @@ Tensor einsum(const std::string& spec, Operand a, Operand b, Operand c) {
   }
   const std::string product = first_product(last).first, letters = product.substr(product.find("->") + 2);
   Tensor two = einsum(product, inputs[last == 0 ? 1 : 0], inputs[last == 2 ? 1 : 2]);
+  // A product of 16-bit operands is float32: the second one, whose other operand has 16 bits, rounds it.
+  if (is_half(inputs[last].dtype())) two = cast(two, inputs[last].dtype());
   return einsum(letters + "," + l.in[last] + "->" + l.out, two, inputs[last]);
 }
 

@@ -124,7 +124,7 @@ TEST(Fp16, RefusesMixedTypesAndUnknownNames) {
   const auto a = [] { return fresh_parameter({3, 3}, ones()); };
   expect_error([&] { einsum("ij,jk->ik", cast(a(), fp16), cast(a(), bf16)); },
                {"the arguments have different element types", "expected: both of one type: f32, bf16 or fp16",
-                "found:    fp16[3,3] and bf16[3,3]", "cast one of them: cast(x, fp16)"});
+                "found:    fp16[3,3] and bf16[3,3]", "cast argument 2: cast(x, fp16)"});
   expect_error([&] { matmul(a(), cast(a(), fp16)); }, {"the arguments have different element types", "cast(x, fp16)"});
   expect_error([&] { exp(cast(a(), fp16)); },
                {"argument 1 is fp16, which only products take", "cast it back: cast(x, f32)"});
@@ -153,6 +153,24 @@ TEST(Fp16, MixedPrecisionMakesItOfProducts) {
     for (NodeId operand : node.inputs) EXPECT_EQ(p[operand].type.dtype, DType::fp16);
   }
   EXPECT_EQ(products, 5) << "two forward, two by weights, one by the hidden layer";
+}
+
+/// The product of the first two is float32, and rounded where it is an operand beside one of 16 bits.
+TEST(Fp16, AContractionOfThreeRoundsWhatIsBetween) {
+  const Program p = program_in([] {
+    const auto half = [](const std::string& name, Shape shape) {
+      return cast(parameter(name, shape, normal(0.4)), fp16);
+    };
+    Tensor y = einsum("bi,ir,ro->bo", half("x", {4, 6}), half("down", {6, 2}), half("up", {2, 5}));
+    minimize(sum(y * y), SGD{});
+  });
+  int products = 0;
+  for (const Node& node : p.nodes) {
+    if (node.leaf() || node.tag() != "einsum") continue;
+    ++products;
+    EXPECT_EQ(p[node.inputs[0]].type.dtype, p[node.inputs[1]].type.dtype) << node.name;
+  }
+  EXPECT_EQ(products, 6) << "two forward, and two for the gradient of each";
 }
 
 // ---- loss scales ----

@@ -77,13 +77,14 @@ void require_dtype(std::string_view tag, size_t position, const TensorType& type
 void require_products(std::string_view tag, std::span<const TensorType> inputs) {
   for (size_t j = 0; j < 2; ++j)
     if (!is_half(inputs[j].dtype)) require_dtype(tag, j, inputs[j], DType::f32);
-  if (inputs[0].dtype != inputs[1].dtype)
-    throw UserError(
-        {.tag = std::string(tag),
-         .message = "the arguments have different element types",
-         .expected = "both of one type: f32, " + half_names(),
-         .found = text(inputs[0]) + " and " + text(inputs[1]),
-         .mend = fmt::format("cast one of them: cast(x, {})", name(inputs[is_half(inputs[0].dtype) ? 0 : 1].dtype))});
+  if (inputs[0].dtype != inputs[1].dtype) {
+    const size_t half = is_half(inputs[0].dtype) ? 0 : 1;
+    throw UserError({.tag = std::string(tag),
+                     .message = "the arguments have different element types",
+                     .expected = "both of one type: f32, " + half_names(),
+                     .found = text(inputs[0]) + " and " + text(inputs[1]),
+                     .mend = fmt::format("cast argument {}: cast(x, {})", 2 - half, name(inputs[half].dtype))});
+  }
 }
 
 void require_rank_at_least(std::string_view tag, size_t position, const TensorType& type, size_t rank) {
