@@ -45,24 +45,26 @@ class ChoosingTurns {
   PlannedStep run_at(const Program& in_turns, TurnCount count) {
     std::optional<UserError> unfit = plan(in_turns, count, options_.effort, false);
     if (!count.last_apart) add_pipelines(count.turns);
-    if (!best_) throw with_more_turns(*unfit, count);
+    if (!best_) throw with_other_turns(*unfit, count);
     return taken();
   }
 
  private:
-  /// The error of the whole step, if no plan of it fits or was found.
+  /// If no plan fits or was found: the error of the most turns in which the step was tried.
   std::optional<UserError> search(bool gives_up) {
     short_ = false;
     std::optional<UserError> unfit = plan(whole_, {}, options_.effort, gives_up);
-    if (short_) add_turns(gives_up);
+    if (short_)
+      if (std::optional<UserError> in_turns = add_turns(gives_up)) unfit = std::move(in_turns);
     add_pipelines({});
     return unfit;
   }
 
   /// Twice as many turns each time: in as many as memory asks for, but not on where more were slower twice. Of normal
   /// effort quick plans choose their number; if one of them is the fastest plan, another is searched for at length.
-  /// Where no quick plan fits (not `gives_up`), all are.
-  void add_turns(bool gives_up) {
+  /// Where no quick plan fits (not `gives_up`), all are. The error of the last that does not fit.
+  std::optional<UserError> add_turns(bool gives_up) {
+    std::optional<UserError> unfit;
     const bool quick_first = options_.effort == Effort::normal && gives_up;
     int64_t before = 1;
     int slower = 0;
@@ -76,9 +78,14 @@ class ChoosingTurns {
         Turns taken = take_turns(whole_, {turns, last_apart});
         if (!taken.program) {
           refusal_ = taken.refusal;
-          return;
+          return unfit;
         }
-        if (plan(*taken.program, {turns, last_apart}, quick_first ? Effort::quick : options_.effort, gives_up)) break;
+        const TurnCount count{turns, last_apart};
+        const Effort effort = quick_first ? Effort::quick : options_.effort;
+        if (std::optional<UserError> error = plan(*taken.program, count, effort, gives_up)) {
+          unfit = with_turns(*error, count);
+          break;
+        }
       }
       slower = fastest > 0 && best_->plan.prediction.step_seconds >= fastest ? slower + 1 : 0;
     }
@@ -88,6 +95,7 @@ class ChoosingTurns {
       plan(in_turns, count, options_.effort, true);
       forget_slower(text(count));
     }
+    return unfit;
   }
 
   /// Of the two plans in so many turns, of which the later one was searched for at length, the slower is not told.
@@ -213,17 +221,24 @@ class ChoosingTurns {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
 
-  /// More turns are advised where they are the same step, which accumulated batches need not be: of a loss that
+  static UserError with_turns(const UserError& error, TurnCount count) {
+    Diagnostic diagnostic = error.diagnostic();
+    diagnostic.message += fmt::format(", with the step taken in {} turns", count.turns);
+    return UserError(std::move(diagnostic), error.code());
+  }
+
+  /// Other turns are advised where they are the same step, which accumulated batches need not be: of a loss that
   /// compares samples, or a statistic over the batch, they make another.
-  UserError with_more_turns(const UserError& error, TurnCount count) const {
+  UserError with_other_turns(const UserError& error, TurnCount count) const {
     for (const int64_t turns : possible_turns(whole_)) {
-      if (turns <= count.turns || !take_turns(whole_, {turns, false}).program) continue;
+      if (turns == count.turns || !take_turns(whole_, {turns, false}).program) continue;
       Diagnostic diagnostic = error.diagnostic();
-      diagnostic.mend = fmt::format("take the step in more turns, or leave --turns out: it stays the same step; or {}",
-                                    diagnostic.mend);
-      return UserError(std::move(diagnostic), error.code());
+      diagnostic.mend = fmt::format(
+          "leave --turns out, so that their number is chosen, or give another: it stays the same step; or {}",
+          diagnostic.mend);
+      return with_turns(UserError(std::move(diagnostic), error.code()), count);
     }
-    return error;
+    return with_turns(error, count);
   }
 
   UserError explained(const UserError& error) const {

@@ -103,7 +103,9 @@ TEST_F(HardClusters, NoHintChangesTheModelInSilence) {
   place.write("small.toml", cluster(1, 1, "200 KiB"));
   EXPECT_EQ(place.run("plan plain.cpp --batch 2048 --cluster small.toml").code, 0);
   EXPECT_THAT(place.run("plan plain.cpp --batch 2048 --turns 2 --cluster small.toml"),
-              Fails(4, HasSubstr("take the step in more turns, or leave --turns out: it stays the same step; or ")));
+              Fails(4, AllOf(HasSubstr(", with the step taken in 2 turns\n"),
+                             HasSubstr("leave --turns out, so that their number is chosen, or give another: it stays "
+                                       "the same step; or "))));
 }
 
 TEST_F(HardClusters, PinsThatContradict) {
