@@ -14,13 +14,15 @@ namespace {
 /// Of numbers that a tensor is compared with, and of points of the factors at which they are looked at.
 constexpr size_t most_bounds = 64;
 constexpr int64_t most_points = 4096;
-/// Bounds beyond it are no numbers that integers could be.
+/// Bounds beyond it are no numbers that integers could be; nor numbers that anything could be added to.
 constexpr double largest_bound = 1e15;
+/// The next number after the largest float32: an overflow is decided there.
+constexpr double largest_real = 0x1p128;
 /// How far, in parts of it, from a bound that no float32 is: numbers in memory are on one side of it or the other, and
 /// constants that it comes from are rounded in one text and not in another.
 constexpr double beside = 0x1p-16;
 /// Where a function is looked for a bound, and how closely.
-constexpr int least_power = -6, most_power = 12, bisections = 40;
+constexpr int least_power = -6, most_power = 39, bisections = 40;
 
 void note_inputs(const Expr& e, std::set<int>& out) {
   if (e.kind() == ExprKind::input) out.insert(e.index());
@@ -137,6 +139,13 @@ uint64_t mixed(uint64_t x) {
 
 double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
+/// On either side of a bound up to which a number is finite, say: of one sign, as nothing can be added to what is left
+/// where such numbers cancel, and of one tensor more often above it than of another, so that counts of what overflows
+/// tell tensors apart.
+double beside_large(double bound, uint64_t choice, uint64_t of_tensor) {
+  return bound * std::pow(4, 2 * (unit(mixed(choice)) + unit(of_tensor)) - 2);
+}
+
 }  // namespace
 
 Unknowns::Unknowns(const Program& reference, const SpmdProgram& program) : reference_(reference), program_(program) {
@@ -179,13 +188,14 @@ void Unknowns::note_comparisons(const Expr& e, const Node& node) {
   for (int side : {0, 1}) {
     if (inputs[side].size() != 1 || !inputs[1 - side].empty()) continue;
     const NodeId of_input = node.inputs[size_t(*inputs[side].begin())];
+    const bool integer = reference_[of_input].type.dtype == DType::i32;
     // What positions integers name is known already.
-    if (reference_[of_input].type.dtype == DType::i32 && mentions(e.arg(1 - side), ExprKind::factor)) continue;
+    if (integer && mentions(e.arg(1 - side), ExprKind::factor)) continue;
     std::vector<Bound>& of = bounds_[size_t(of_input)];
     for (double value : values_of(e.arg(1 - side), node.space))
       for (double at : crossings(e.arg(side), value, node.space))
         for (double reached : reachable(at))
-          if (std::abs(at) < largest_bound) of.push_back({reached, equal && reached == at});
+          if (std::abs(at) < (integer ? largest_bound : largest_real)) of.push_back({reached, equal && reached == at});
   }
 }
 
@@ -229,6 +239,7 @@ double Unknowns::at(ValueId value, int64_t position, const Sample& sample) const
     const bool meets = meets_[size_t(node)] && (bounds.empty() || choice >> 63);
     if (!meets && !bounds.empty() && choice % 4 != 0) {
       const auto [at, equal] = bounds[(choice >> 8) % bounds.size()];
+      if (std::abs(at) > largest_bound) return beside_large(at, choice, mixed(mixed(sample.seed) + uint64_t(value)));
       const double near = at * std::pow(4, 2 * unit(mixed(choice)) - 1);
       const double choices[] = {at, -at, at + real, at + real, near, near, near, near};
       return equal ? at : choices[(choice >> 32) % 8];
