@@ -147,14 +147,17 @@ struct Leaf {{
       names, counts, bytes, losses);
   if (cuda) {
     // Where no collective is hierarchical, all ranks count as one host.
-    std::vector<int64_t> hosts(program.hosts.begin(), program.hosts.end()), levelled;
+    std::vector<int64_t> hosts(program.hosts.begin(), program.hosts.end()), levelled, sending;
     if (hosts.empty()) hosts.assign(devices.size(), 0);
     for (int axis : hierarchical_axes(program)) levelled.push_back(axis);
     levelled.push_back(-1);
+    for (int axis : sending_axes(program)) sending.push_back(axis);
+    sending.push_back(-1);
     return out + fmt::format(
                      "constexpr int gpu_of_rank[] = {{{}}};\nconstexpr int host_of_rank[] = {};\n"
-                     "constexpr int levelled_axes[] = {};  // those of hierarchical collectives, then -1\n",
-                     gpus, list(hosts), list(levelled));
+                     "constexpr int levelled_axes[] = {};  // those of hierarchical collectives, then -1\n"
+                     "constexpr int sending_axes[] = {};  // those along which stages send, then -1\n",
+                     gpus, list(hosts), list(levelled), list(sending));
   }
   return out + fmt::format("inline int (*const steps[])(HetsynthContext*) = {{{}}};\n", steps);
 }

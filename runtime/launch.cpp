@@ -204,6 +204,7 @@ CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program
     static const cuda::Nccl no_library;  // a process without GPUs calls none of its functions
     gpus = std::make_shared<cuda::NcclRanks>(backend ? backend->api->nccl : no_library, program.mesh, on_gpu);
     gpus->set_levels(program.hosts, hierarchical_axes(program));
+    gpus->set_sending_axes(sending_axes(program));
     if (options.executor.job)
       out.meet = [gpus, job = options.executor.job, process_of = options.executor.process_of] {
         gpus->meet(*job, process_of);

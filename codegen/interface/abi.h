@@ -19,6 +19,8 @@ struct HetsynthContext {
   /// replayed.
   const void* clock = nullptr;
   void* trace = nullptr;  ///< where hetsynth_mark notes the time; null: nowhere
+  /// cuda: of what stages send to those of higher coordinates, and of lower ones.
+  void *rising_stream = nullptr, *falling_stream = nullptr;
 };
 
 /// Entry point of a generated program: one training step. 0: done; anything else: a collective was aborted.
@@ -104,9 +106,10 @@ int hetsynth_hierarchical_broadcast(HetsynthContext*, int id, int axis, const vo
 int hetsynth_send(HetsynthContext*, int id, int axis, const void* source, int64_t count, int to, int type);
 int hetsynth_receive(HetsynthContext*, int id, int axis, void* destination, int64_t count, int from, int type);
 
-// Programs of cuda devices. Everything is issued in order to one of two streams, 0: compute, 1: communication, and runs
-// later; pointers are of the device. All return 0, or non-zero if the step cannot go on. Generated host programs call
-// NCCL by its own names (ncclGroupStart, ncclBroadcast, ...) and also define
+// Programs of cuda devices. Everything is issued in order to one of four streams, 0: compute, 1: communication, 2 and
+// 3: sends to higher coordinates and to lower ones, and runs later; pointers are of the device. All return 0, or
+// non-zero if the step cannot go on. Generated host programs call NCCL by its own names (ncclGroupStart, ncclBroadcast,
+// ...) and also define
 //   extern "C" const int hetsynth_kernel_count, hetsynth_event_count;
 //   extern "C" const char* const hetsynth_kernels[];   // names in the kernels file, in the order of their numbers
 
@@ -165,5 +168,8 @@ void* hetsynth_nccl_communicator(HetsynthContext*, int axis);
 /// and over the leaders of the group's hosts, in order. Null for a rank that is the only one, or leads no host.
 void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis);
 void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis);
+/// The same ranks as hetsynth_nccl_communicator, for what stages send to higher coordinates, and to lower ones.
+void* hetsynth_nccl_rising_communicator(HetsynthContext*, int axis);
+void* hetsynth_nccl_falling_communicator(HetsynthContext*, int axis);
 
 }  // extern "C"

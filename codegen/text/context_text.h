@@ -18,7 +18,10 @@ inline std::string context_declaration(bool cuda) {
   if (cuda)
     out +=
         "  void* device;\n"
-        "  const void* clock;\n";
+        "  const void* clock;\n"
+        "  void* trace;\n"
+        "  void* rising_stream;\n"
+        "  void* falling_stream;\n";
   return out + "};\n";
 }
 

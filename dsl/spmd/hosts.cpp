@@ -78,4 +78,11 @@ std::vector<int> hierarchical_axes(const SpmdProgram& program) {
   return {axes.begin(), axes.end()};
 }
 
+std::vector<int> sending_axes(const SpmdProgram& program) {
+  std::set<int> axes;
+  for (const Instruction& i : program.instructions)
+    if (i.opcode == Opcode::send) axes.insert(i.axis);
+  return {axes.begin(), axes.end()};
+}
+
 }  // namespace hetsynth

@@ -61,4 +61,7 @@ std::string why_not_hierarchical(const SpmdProgram& program, const Instruction& 
 /// The axes that hierarchical collectives run along, ascending.
 std::vector<int> hierarchical_axes(const SpmdProgram& program);
 
+/// The axes that stages send along, ascending.
+std::vector<int> sending_axes(const SpmdProgram& program);
+
 }  // namespace hetsynth

@@ -23,41 +23,44 @@ int group_end() { return device().group_end(); }
 
 /// One call of NCCL, by its name. Within a group what it takes is that of the group.
 template <class Call>
-int collective(const char* name, const Call& call) {
+int collective(const char* name, const void* stream, const Call& call) {
   std::optional<CudaDevice::Timed> timed;
-  if (!device().in_group()) timed.emplace(device(), hetsynth::TimedWork::Kind::transfer, 1, name);
+  if (device().in_group())
+    device().time_group(device().number_of(stream));
+  else
+    timed.emplace(device(), hetsynth::TimedWork::Kind::transfer, device().number_of(stream), name);
   return device().nccl_done(call(device().nccl()), name);
 }
 
 int all_gather(const void* from, void* to, size_t count, int type, void* communicator, void* stream) {
-  return collective("ncclAllGather",
+  return collective("ncclAllGather", stream,
                     [&](const Nccl& nccl) { return nccl.all_gather(from, to, count, type, communicator, stream); });
 }
 int all_reduce(const void* from, void* to, size_t count, int type, int op, void* communicator, void* stream) {
-  return collective("ncclAllReduce",
+  return collective("ncclAllReduce", stream,
                     [&](const Nccl& nccl) { return nccl.all_reduce(from, to, count, type, op, communicator, stream); });
 }
 int reduce_scatter(const void* from, void* to, size_t count, int type, int op, void* communicator, void* stream) {
-  return collective("ncclReduceScatter", [&](const Nccl& nccl) {
+  return collective("ncclReduceScatter", stream, [&](const Nccl& nccl) {
     return nccl.reduce_scatter(from, to, count, type, op, communicator, stream);
   });
 }
 int broadcast(const void* from, void* to, size_t count, int type, int root, void* communicator, void* stream) {
-  return collective("ncclBroadcast", [&](const Nccl& nccl) {
+  return collective("ncclBroadcast", stream, [&](const Nccl& nccl) {
     return nccl.broadcast(from, to, count, type, root, communicator, stream);
   });
 }
 int reduce(const void* from, void* to, size_t count, int type, int op, int root, void* communicator, void* stream) {
-  return collective("ncclReduce", [&](const Nccl& nccl) {
+  return collective("ncclReduce", stream, [&](const Nccl& nccl) {
     return nccl.reduce(from, to, count, type, op, root, communicator, stream);
   });
 }
 int send(const void* from, size_t count, int type, int peer, void* communicator, void* stream) {
-  return collective("ncclSend",
+  return collective("ncclSend", stream,
                     [&](const Nccl& nccl) { return nccl.send(from, count, type, peer, communicator, stream); });
 }
 int receive(void* to, size_t count, int type, int peer, void* communicator, void* stream) {
-  return collective("ncclRecv",
+  return collective("ncclRecv", stream,
                     [&](const Nccl& nccl) { return nccl.receive(to, count, type, peer, communicator, stream); });
 }
 
@@ -166,6 +169,12 @@ void* hetsynth_nccl_host_communicator(HetsynthContext* context, int axis) {
 void* hetsynth_nccl_leader_communicator(HetsynthContext* context, int axis) {
   return device_of(context).leader_communicator(axis);
 }
+void* hetsynth_nccl_rising_communicator(HetsynthContext* context, int axis) {
+  return device_of(context).rising_communicator(axis);
+}
+void* hetsynth_nccl_falling_communicator(HetsynthContext* context, int axis) {
+  return device_of(context).falling_communicator(axis);
+}
 
 }  // extern "C"
 
@@ -186,6 +195,8 @@ std::vector<std::pair<std::string, void*>> cuda_symbols() {
           {"hetsynth_nccl_communicator", address(&hetsynth_nccl_communicator)},
           {"hetsynth_nccl_host_communicator", address(&hetsynth_nccl_host_communicator)},
           {"hetsynth_nccl_leader_communicator", address(&hetsynth_nccl_leader_communicator)},
+          {"hetsynth_nccl_rising_communicator", address(&hetsynth_nccl_rising_communicator)},
+          {"hetsynth_nccl_falling_communicator", address(&hetsynth_nccl_falling_communicator)},
           {"ncclGroupStart", address(&group_start)},
           {"ncclGroupEnd", address(&group_end)},
           {"ncclAllGather", address(&all_gather)},

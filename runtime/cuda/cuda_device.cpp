@@ -66,12 +66,14 @@ void CudaDevice::allocate(int64_t bytes) {
 void CudaDevice::create_streams() {
   int least = 0, greatest = 0;
   require(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-  for (const auto& [stream, priority] : {std::pair(&streams_[0], least), std::pair(&streams_[1], greatest)})
+  for (void*& stream : streams_) {
+    const int priority = &stream == streams_ ? least : greatest;
     if (rank_.part.context)
-      require(driver_.green_stream_create(stream, rank_.part.green, stream_non_blocking, priority),
+      require(driver_.green_stream_create(&stream, rank_.part.green, stream_non_blocking, priority),
               "cuGreenCtxStreamCreate");
     else
-      require(driver_.stream_create(stream, stream_non_blocking, priority), "cuStreamCreateWithPriority");
+      require(driver_.stream_create(&stream, stream_non_blocking, priority), "cuStreamCreateWithPriority");
+  }
   events_.assign(size_t(rank_.events), nullptr);
   for (void*& event : events_) require(driver_.event_create(&event, event_disable_timing), "cuEventCreate");
 }
@@ -137,12 +139,14 @@ int CudaDevice::step(HetsynthContext context) {
   context.arena = reinterpret_cast<char*>(arena_);
   context.stream = streams_[0];
   context.communication_stream = streams_[1];
+  context.rising_stream = streams_[2];
+  context.falling_stream = streams_[3];
   context.device = this;
   if (staged_) context.communicator = static_cast<Communicator*>(staged_.get());
   context.clock = reinterpret_cast<const void*>(clock_);
   set_clock(context);
   if (int code = issue(context); code || group_depth_ != 0) fail_step(code);
-  for (int stream : {0, 1})
+  for (int stream = 0; stream < stream_count; ++stream)
     if (int error = await(stream)) fail_step(error);
   return 0;
 }
@@ -308,6 +312,12 @@ int CudaDevice::wait(int event, int stream) {
 void* CudaDevice::communicator(int axis) { return nccl_ ? nccl_->along(axis) : nullptr; }
 void* CudaDevice::host_communicator(int axis) { return nccl_ ? nccl_->on_host(axis) : nullptr; }
 void* CudaDevice::leader_communicator(int axis) { return nccl_ ? nccl_->leaders(axis) : nullptr; }
+void* CudaDevice::rising_communicator(int axis) { return nccl_ ? nccl_->rising(axis) : nullptr; }
+void* CudaDevice::falling_communicator(int axis) { return nccl_ ? nccl_->falling(axis) : nullptr; }
+
+int CudaDevice::number_of(const void* stream) const {
+  return int(std::ranges::find(streams_, stream) - std::begin(streams_));
+}
 
 int CudaDevice::nccl_done(int status, const char* call) {
   if (status == nccl_in_progress && group_depth_ > 0) return 0;
@@ -318,8 +328,13 @@ int CudaDevice::nccl_done(int status, const char* call) {
 }
 
 int CudaDevice::group_start() {
-  if (++group_depth_ == 1 && profiles_) group_.emplace(*this, TimedWork::Kind::transfer, 1, "group of NCCL");
+  ++group_depth_;
   return nccl_done(api_.nccl.group_start(), "ncclGroupStart");
+}
+
+/// On the stream of its first call.
+void CudaDevice::time_group(int stream) {
+  if (profiles_ && !group_) group_.emplace(*this, TimedWork::Kind::transfer, stream, "group of NCCL");
 }
 
 int CudaDevice::group_end() {

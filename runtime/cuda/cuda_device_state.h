@@ -34,11 +34,17 @@ class CudaDevice : public RankDevice {
   void* communicator(int axis);
   void* host_communicator(int axis);
   void* leader_communicator(int axis);
+  void* rising_communicator(int axis);
+  void* falling_communicator(int axis);
+  /// 0 computes, 1 carries collectives; 2 and 3 what stages send to higher coordinates and to lower ones.
+  static constexpr int stream_count = 4;
+  int number_of(const void* stream) const;
   const Nccl& nccl() const { return api_.nccl; }
   /// What became of a call of NCCL; within a group that is known at its end alone.
   int nccl_done(int status, const char* call);
   bool in_group() const { return group_depth_ > 0; }
   int group_start();
+  void time_group(int stream);
   int group_end();
 
   /// Around what is issued to a stream: what it takes is measured, if the step is being profiled.
@@ -95,7 +101,7 @@ class CudaDevice : public RankDevice {
   Communicator* hosts_ = nullptr;
   int device_ = 0;
   void *context_ = nullptr, *module_ = nullptr;
-  void* streams_[2] = {nullptr, nullptr};
+  void* streams_[stream_count] = {};
   DevicePointer arena_ = 0, workspace_ = 0, clock_ = 0;
   int64_t step_and_seed_[2] = {0, 0};  ///< on their way to the device
   void* recorded_ = nullptr;           ///< a step, ready to be replayed

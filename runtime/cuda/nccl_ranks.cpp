@@ -119,7 +119,8 @@ NcclConnection::NcclConnection(NcclRanks& ranks, int rank, std::function<bool()>
 void NcclConnection::connect(NcclRanks& ranks, int rank) {
   NcclConfig config;
   const std::vector<int> all = ranks.gpus();
-  for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_}) parts->assign(ranks.mesh().axes.size(), nullptr);
+  for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_, &rising_, &falling_})
+    parts->assign(ranks.mesh().axes.size(), nullptr);
   if (all.size() < 2) return;
   const auto place = [&](const std::vector<int>& list) {
     return int(std::find(list.begin(), list.end(), rank) - list.begin());
@@ -137,6 +138,9 @@ void NcclConnection::connect(NcclRanks& ranks, int rank) {
     on_host_[size_t(axis)] = split(ranks.on_host(rank, axis), rank);
     leaders_[size_t(axis)] = split(ranks.leaders(rank, axis), rank);
   }
+  for (int axis : ranks.sending_axes())
+    for (std::vector<void*>* parts : {&rising_, &falling_})
+      (*parts)[size_t(axis)] = split(ranks.gpus_along(rank, axis), rank);
 }
 
 /// A meeting of all ranks; those of each part get a communicator. nullptr where the rank is not of the part, or alone.
@@ -210,7 +214,8 @@ void NcclConnection::abort() {
   for (void* late : made())
     if (std::find(known.begin(), known.end(), late) == known.end()) library_.abort(late);
   for (void*& slot : slots_) std::atomic_ref(slot).store(nullptr);
-  for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_}) std::fill(parts->begin(), parts->end(), nullptr);
+  for (std::vector<void*>* parts : {&along_, &on_host_, &leaders_, &rising_, &falling_})
+    std::fill(parts->begin(), parts->end(), nullptr);
 }
 
 NcclConnection::~NcclConnection() {

@@ -30,6 +30,9 @@ class NcclRanks {
     hosts_ = std::move(hosts), levelled_axes_ = std::move(axes);
   }
   const std::vector<int>& levelled_axes() const { return levelled_axes_; }
+  /// Before ranks connect: stages send along these axes.
+  void set_sending_axes(std::vector<int> axes) { sending_axes_ = std::move(axes); }
+  const std::vector<int>& sending_axes() const { return sending_axes_; }
   /// The ranks of a rank's group along such an axis that share its host, and the leaders of the group's hosts. Empty
   /// where the group is not of GPUs alone: its ranks meet on the host.
   std::vector<int> on_host(int rank, int axis) const;
@@ -58,7 +61,7 @@ class NcclRanks {
   const Nccl& library_;
   Mesh mesh_;
   std::vector<bool> on_gpu_;
-  std::vector<int> hosts_, levelled_axes_;
+  std::vector<int> hosts_, levelled_axes_, sending_axes_;
   std::mutex mutex_;
   std::optional<NcclUniqueId> id_;
   int first_rank_ = -1, version_ = 0;
@@ -84,6 +87,9 @@ class NcclConnection {
   /// only one or not among them.
   void* on_host(int axis) const { return on_host_.at(size_t(axis)); }
   void* leaders(int axis) const { return leaders_.at(size_t(axis)); }
+  /// As `along`, for what is sent to higher coordinates, and to lower ones; nullptr where stages send nothing.
+  void* rising(int axis) const { return rising_.at(size_t(axis)); }
+  void* falling(int axis) const { return falling_.at(size_t(axis)); }
   /// What became of a call: waits while NCCL works on it. 0, or NCCL's error, or `nccl_in_progress` if the run is being
   /// aborted meanwhile.
   int settle(int status);
@@ -104,7 +110,7 @@ class NcclConnection {
   std::function<bool()> stop_;
   /// Where NCCL puts communicators, some of them only when a thread of its own has made them: places that stay.
   std::deque<void*> slots_;
-  std::vector<void*> along_, on_host_, leaders_;  ///< by axis
+  std::vector<void*> along_, on_host_, leaders_, rising_, falling_;  ///< by axis
 };
 
 }  // namespace hetsynth::cuda

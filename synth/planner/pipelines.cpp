@@ -61,10 +61,10 @@ Cluster without_limits(Cluster cluster) {
   return cluster;
 }
 
-/// GPUs have one stream for all that they communicate.
+/// GPUs have a stream for what goes each way.
 Sending sending_of(const Cluster& cluster) {
   if (!communicate_beside_computing(cluster)) return Sending::in_place;
-  return all_of_kind(cluster.devices, DeviceKind::cpu) ? Sending::both_ways : Sending::beside_computing;
+  return all_of_kind(cluster.devices, DeviceKind::cpu) ? Sending::both_ways : Sending::by_direction;
 }
 
 std::vector<DevicePrediction> memory_of(const Problem& problem, const SpmdProgram& program) {

@@ -39,6 +39,8 @@ class Simulation {
         ready_(program.values.size(), std::vector<double>(devices_, 0)),
         compute_free_(devices_, 0),
         communication_free_(devices_, 0),
+        rising_free_(devices_, 0),
+        falling_free_(devices_, 0),
         out_free_(devices_, 0),
         in_free_(devices_, 0) {
     HETSYNTH_CHECK(prices.size() == program.instructions.size(), "a price per instruction");
@@ -85,7 +87,16 @@ class Simulation {
 
   /// The stream that carries the device's collectives.
   double& communication_stream(int i, int d) {
-    return (unfolding_.beside[size_t(i)] ? communication_free_ : compute_free_)[size_t(d)];
+    const Instruction& instruction = program_.instructions[size_t(i)];
+    if (!unfolding_.beside[size_t(i)]) return compute_free_[size_t(d)];
+    if (instruction.opcode != Opcode::send) return communication_free_[size_t(d)];
+    return (instruction.to > instruction.root ? rising_free_ : falling_free_)[size_t(d)];
+  }
+  /// What is waited for at once keeps its place behind what is under way.
+  double under_way(int i, int d) const {
+    return unfolding_.beside[size_t(i)]
+               ? 0
+               : std::max({communication_free_[size_t(d)], rising_free_[size_t(d)], falling_free_[size_t(d)]});
   }
 
   /// What the collective takes away from the device's computing.
@@ -142,8 +153,7 @@ class Simulation {
         for (const int member : group) {
           if (!takes(i, member)) continue;
           any = true;
-          // Those that are waited for at once keep their place behind those that are under way.
-          start = std::max({start, communication_stream(i, member), communication_free_[size_t(member)],
+          start = std::max({start, communication_stream(i, member), under_way(i, member),
                             operands_ready(size_t(i), size_t(member)),
                             unfolding_.begun_in_order ? compute_free_[size_t(member)] : 0});
         }
@@ -204,7 +214,7 @@ class Simulation {
   std::vector<std::vector<TimelineSpan>> spans_;       ///< [instruction][device], if whole
   std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
   std::vector<std::vector<double>> ready_;             ///< [value][device]
-  std::vector<double> compute_free_, communication_free_;
+  std::vector<double> compute_free_, communication_free_, rising_free_, falling_free_;
   std::vector<double> out_free_, in_free_;  ///< of what is posted
   Timeline out_;
 };

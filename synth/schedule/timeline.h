@@ -31,7 +31,8 @@ struct Unfolding {
   std::vector<int> order;       ///< instructions as devices come to them
   std::vector<int> bundle_of;   ///< by instruction: collectives that go together; -1: alone
   std::vector<double> latency;  ///< by instruction, seconds of its price; what goes together has the largest once
-  std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication
+  std::vector<bool> beside;     ///< by instruction: it runs on devices' streams for communication: of sends one for
+                                ///< each direction along their axis, of all else a third one
   /// A collective beside computing begins when devices come to it, behind the computing before it. Otherwise (on GPUs,
   /// whose hosts are ahead of them) as soon as there is what it needs.
   bool begun_in_order = false;

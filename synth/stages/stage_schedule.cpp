@@ -24,7 +24,6 @@ std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& sta
     };
     for (int i = bounds[part]; i < bounds[part + 1]; ++i) {
       const Instruction& instruction = staged.instructions[size_t(i)];
-      cost.collects = cost.collects || prices[size_t(i)].communicates();
       for (size_t d = 0; d < busy.size(); ++d) busy[d] += prices[size_t(i)].device_seconds[d] / turns;
       if (instruction.opcode != Opcode::send) continue;
       add(cost.stages, instruction.root);
@@ -55,9 +54,8 @@ class ListScheduling {
   ListScheduling(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way, Sending sending)
       : parts_(parts), turns_(turns), limit_(under_way), mode_(sending), next_(parts.size(), 0), ended_(parts.size()) {
     const size_t stages = limit_.size();
-    computing_.assign(stages, 0);
-    sending_.assign(stages, 0);
-    receiving_.assign(stages, 0);
+    for (std::vector<double>* free : {&computing_, &sending_, &receiving_, &rising_, &falling_})
+      free->assign(stages, 0);
     first_.assign(stages, -1);
     last_.assign(stages, -1);
     for (size_t p = 0; p < parts.size(); ++p) {
@@ -76,17 +74,23 @@ class ListScheduling {
   }
 
  private:
-  /// What a part keeps busy. Collectives run on the stream of what is sent, in the order of the program, unless that
-  /// has ways of its own.
+  /// What a part keeps busy.
   std::vector<double*> streams(const PartCost& part) {
     std::vector<double*> out;
-    const bool in_place = mode_ == Sending::in_place, both_ways = mode_ == Sending::both_ways;
     for (const int stage : part.stages) {
-      if (!part.sends() || in_place) out.push_back(&computing_[size_t(stage)]);
-      if (!in_place && (part.sends() || (part.collects && !both_ways))) out.push_back(&sending_[size_t(stage)]);
+      if (!part.sends() || mode_ == Sending::in_place) out.push_back(&computing_[size_t(stage)]);
+      if (part.sends() && mode_ == Sending::both_ways) out.push_back(&sending_[size_t(stage)]);
     }
-    for (const int stage : part.receivers)
-      out.push_back(&(in_place ? computing_ : both_ways ? receiving_ : sending_)[size_t(stage)]);
+    for (const int to : part.receivers) {
+      if (mode_ == Sending::by_direction) {
+        for (const int from : part.stages) {
+          std::vector<double>& free = to > from ? rising_ : falling_;
+          out.insert(out.end(), {&free[size_t(from)], &free[size_t(to)]});
+        }
+      } else {
+        out.push_back(&(mode_ == Sending::in_place ? computing_ : receiving_)[size_t(to)]);
+      }
+    }
     return out;
   }
 
@@ -126,10 +130,10 @@ class ListScheduling {
   const int64_t turns_;
   const std::vector<int>& limit_;
   const Sending mode_;
-  std::vector<int64_t> next_;                            ///< by part: its next turn
-  std::vector<std::vector<double>> ended_;               ///< by part and turn
-  std::vector<double> computing_, sending_, receiving_;  ///< by stage: free since then
-  std::vector<int> first_, last_;                        ///< by stage: its parts that compute
+  std::vector<int64_t> next_;                                               ///< by part: its next turn
+  std::vector<std::vector<double>> ended_;                                  ///< by part and turn
+  std::vector<double> computing_, sending_, receiving_, rising_, falling_;  ///< by stage: free since then
+  std::vector<int> first_, last_;                                           ///< by stage: its parts that compute
   TurnOrder out_;
 };
 

@@ -12,12 +12,12 @@ struct PartCost {
   std::vector<int> stages;     ///< the one that computes, or those that send
   std::vector<int> receivers;  ///< stages, of what is sent
   double seconds = 0;          ///< of its slowest device
-  bool collects = false;       ///< it computes, and its devices exchange data meanwhile
   bool sends() const { return !receivers.empty(); }
 };
 
-/// What a stage does beside sending: nothing; it computes; or it computes and receives.
-enum class Sending : uint8_t { in_place, beside_computing, both_ways };
+/// What a stage does beside sending: nothing; it computes, and sends to stages of higher and of lower numbers at once;
+/// or it computes and receives.
+enum class Sending : uint8_t { in_place, by_direction, both_ways };
 
 /// One cost for each part of the schedule that staged_plan gives. `prices`: of all turns.
 std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& staged,

@@ -1,5 +1,5 @@
 // Training step of classifier.cpp, rank 1 of 3: device gpu1 (A100, sm_80). Host side.
-// Everything is issued in order to two streams; the only places where one waits for the other are the events below.
+// Everything is issued in order to streams; the only places where one waits for another are the events below.
 
 typedef long long int64;
 struct HetsynthContext {
@@ -11,6 +11,9 @@ struct HetsynthContext {
   void* communication_stream;
   void* device;
   const void* clock;
+  void* trace;
+  void* rising_stream;
+  void* falling_stream;
 };
 extern "C" {
 int hetsynth_launch(HetsynthContext*, int stream, int kernel, unsigned blocks, unsigned threads, unsigned shared_bytes, void** arguments);
@@ -42,7 +45,7 @@ int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicat
 // Numbers of 16 bits: the host moves them without looking at them.
 enum bf16 : unsigned short {};
 enum fp16 : unsigned short {};
-enum { compute_stream = 0, communication_stream = 1 };
+enum { compute_stream = 0, communication_stream = 1, rising_stream = 2, falling_stream = 3 };
 // What becomes of a product c before it is stored: c + bias; max(c + bias, 0); gelu(c + bias); the same, and c + bias to beside; c * gelu'(beside);
 // the same, and its sums over all rows to bias.
 enum { add_bias = 4, add_bias_relu = 6, add_bias_gelu = 36, add_bias_gelu_keep = 164, times_gelu_slope = 192, times_gelu_slope_sum = 208 };

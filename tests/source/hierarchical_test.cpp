@@ -264,6 +264,9 @@ TEST(HierarchicalSource, OfGpusWithScratchOfALeaderOverOtherMemoryIsFound) {
                                                      << " to " << scratch.hi << " over " << over << "\n"
                                                      << lines;
           ++moved, refuted += result.verdict == Verdict::refuted;
+          if (result.verdict == Verdict::unknown) {
+            EXPECT_THAT(result.summary, testing::HasSubstr("a kernel that overwrites what it reads"));
+          }
         };
         expect_found(g.devices[size_t(c.rank)].arena_bytes - 4, "the end");
         for (const auto& [name, begin] : living(text, at)) expect_found(begin, name);
@@ -275,8 +278,7 @@ TEST(HierarchicalSource, OfGpusWithScratchOfALeaderOverOtherMemoryIsFound) {
       }
     }
     EXPECT_GE(moved, 30) << c.collective << " of rank " << c.rank;
-    // A packing kernel that overwrites what it reads is not followed.
-    EXPECT_GE(refuted, moved - 6) << c.collective << " of rank " << c.rank;
+    EXPECT_GE(refuted, 9 * moved / 10) << c.collective << " of rank " << c.rank;
   }
 }
 

@@ -65,8 +65,7 @@ struct Pipelined {
       if (sends) costs[part].receivers.push_back(std::min(segment + 1, stages - 1));
     }
     plan.schedules[0].order =
-        one_forward_one_backward(costs, turns, std::vector<int>(size_t(stages), stages), Sending::beside_computing)
-            .order;
+        one_forward_one_backward(costs, turns, std::vector<int>(size_t(stages), stages), Sending::by_direction).order;
   }
 
   LoopSchedule& schedule() { return plan.schedules[0]; }

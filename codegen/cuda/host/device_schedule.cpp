@@ -56,8 +56,12 @@ class Scheduler {
     place_calls();
     plan_transfers();
     place_waits();
+    let_begin();
     find_last_uses();
     for (const auto& [target, value] : local().finals) settle_final(target, value);
+    for (int at = 0; at < end(); ++at)
+      if (const int begins = out_.steps[at].begins; begins >= 0 && begins < at)
+        out_.steps[size_t(begins)].let_begin.push_back(at);
     print_kernels();
     place_memory();
     return std::move(out_);
@@ -226,6 +230,38 @@ class Scheduler {
     for (int step : out_.wait_at_end) waited_[step] = end();
   }
 
+  /// As soon as compute is past what a transfer reads, or has waited for it. Among transfers in order, results that
+  /// have a place ahead of their step take no more bytes together than wanted.
+  void let_begin() {
+    std::map<ValueId, int> there;  // buffer -> the first step before which it is made
+    std::deque<std::pair<int, int64_t>> ahead;
+    int64_t bytes = 0;
+    for (int at = 0; at < end(); ++at) {
+      if (is_collective(at)) {
+        ScheduledStep& s = out_.steps[at];
+        s.begins = 0;
+        each_read(at, [&](ValueId value, size_t, size_t) {
+          if (auto made = there.find(buffer(value)); made != there.end()) s.begins = std::max(s.begins, made->second);
+        });
+        ahead.emplace_back(at, 0);
+        for (int op : s.step.collectives) {
+          const ValueId result = local().ops[op].result;
+          ahead.back().second += bytes_of(result);
+          if (buffer(result) != result) s.begins = at;  // a part of something that may not be there before
+        }
+        bytes += ahead.back().second;
+        for (; !ahead.empty() && bytes > most_under_way_bytes_; ahead.pop_front()) {
+          bytes -= ahead.front().second;
+          s.begins = std::max(s.begins, ahead.front().first);
+        }
+      }
+      for (int op : out_.steps[at].step.ops()) {
+        int& made = there[buffer(local().ops[op].result)];
+        made = std::max(made, is_collective(at) ? waited_.at(at) : at + 1);
+      }
+    }
+  }
+
   void find_last_uses() {
     made_.assign(local().values.size(), -1);
     last_.assign(local().values.size(), -1);
@@ -277,6 +313,9 @@ class Scheduler {
       bool by_element = maker.kind == LaunchStep::Kind::kernel && !maker.group.reduces;
       safe = safe && by_element && reads_own_element(maker.group, member, int(input));
     });
+    // A transfer waits for the last reader of the old contents.
+    if (int& begins = out_.steps[made_[value]].begins; safe && begins >= 0)
+      begins = std::min(made_[value], std::max({begins, last_[leaf] + 1, sent_until_[leaf]}));
     return safe;
   }
 
@@ -368,7 +407,7 @@ class Scheduler {
     auto add = [&](const Lifetime& live, int64_t* offset) { lives.push_back(live), offsets.push_back(offset); };
     for (ValueId v = 0; v < ValueId(local().values.size()); ++v)
       if (made_[v] >= 0 && buffer(v) == v && in_memory(v))
-        add({bytes_of(v), made_[v], std::max(made_[v], last_[v])}, &plan.offset_bytes[v]);
+        add({bytes_of(v), written_from(made_[v]), std::max(made_[v], last_[v])}, &plan.offset_bytes[v]);
     for (int at = 0; at < end(); ++at)
       if (const int forward = out_.steps[at].forward; forward >= 0) {
         std::vector<int>& until = out_.steps[size_t(forward)].scratch_until;
@@ -379,7 +418,7 @@ class Scheduler {
       ScheduledStep& s = out_.steps[at];
       s.scratch_offset.assign(s.kernels.scratch_bytes.size(), 0);
       for (size_t i = 0; i < s.scratch_offset.size(); ++i)
-        add({aligned(s.kernels.scratch_bytes[i]), at,
+        add({aligned(s.kernels.scratch_bytes[i]), written_from(at),
              is_collective(at)         ? waited_.at(at)
              : s.scratch_until.empty() ? at
                                        : s.scratch_until[i]},
@@ -396,6 +435,9 @@ class Scheduler {
       if (local().values[v].count() == 0) plan.offset_bytes[v] = 0;  // nothing of it here
     }
   }
+
+  /// The step before which something may be written for this step.
+  int written_from(int step) const { return is_collective(step) ? out_.steps[size_t(step)].begins : step; }
 
   int64_t bytes_of(ValueId v) { return aligned(local().values[v].count() * size_bytes(local().values[v].type.dtype)); }
 
@@ -430,7 +472,7 @@ DeviceSchedule schedule(const Program& reference, const BucketedProgram& program
   // Transfers run one after the other: a longer queue of them gains no time, it only keeps what they read.
   const int64_t limit = cluster.devices.at(size_t(rank)).memory_bytes;
   if (limit == 0) return with(std::numeric_limits<int64_t>::max());  // nobody knows
-  int64_t bytes = std::max<int64_t>(limit / 32, 1);
+  int64_t bytes = std::max<int64_t>(limit / 64, 1);
   DeviceSchedule best = with(bytes);
   while (bytes > 0 && best.lowered.memory.arena_bytes > limit) {
     bytes = bytes > 1 << 20 ? bytes / 8 : 0;

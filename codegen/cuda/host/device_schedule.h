@@ -1,5 +1,5 @@
 // Everything a cuda rank does, before any text of the host side is written: launches, products and transfers in order,
-// the events between the two streams, and where every tensor lies.
+// the events between streams, and where every tensor lies.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,6 +21,9 @@ struct ScheduledStep {
   int forward = -1;                          ///< gradient of attention by cuDNN: the step of the forward call
   int event = -1;                  ///< collective: two events, this one for its start and the next for its end
   std::vector<int> wait_for = {};  ///< ends of collectives that compute waits for before this step
+  /// Collective: it may begin before this step, when all that it reads and overwrites is done; at most itself.
+  int begins = -1;
+  std::vector<int> let_begin = {};  ///< later collectives that may begin before this step
 };
 
 struct DeviceSchedule {
@@ -31,7 +34,10 @@ struct DeviceSchedule {
 };
 
 /// Memory: a buffer is free for others when the last reader is done, and compute has waited for the reader if it is a
-/// transfer. What transfers under way read is a 32nd of the device's memory at most, and less where it does not fit.
+/// transfer. A transfer begins as soon as what it reads is made, whatever stands before it, so that parameters are
+/// gathered ahead of their reader; its result has its place from then on. What transfers under way read is a 64th of
+/// the device's memory at most, and what they write ahead of their place in the program another, or less where it does
+/// not fit.
 /// Parameters and states are updated in place where every reader of the old contents comes first. `cluster`: groups
 /// that hold cpu devices exchange data through the host. `program` must outlive the result.
 DeviceSchedule schedule(const Program& reference, const BucketedProgram& program, const Cluster& cluster, int rank,

@@ -48,7 +48,7 @@ int ncclRecv(void* to, unsigned long count, int type, int peer, void* communicat
 // Numbers of 16 bits: the host moves them without looking at them.
 enum bf16 : unsigned short {};
 enum fp16 : unsigned short {};
-enum { compute_stream = 0, communication_stream = 1 };
+enum { compute_stream = 0, communication_stream = 1, rising_stream = 2, falling_stream = 3 };
 // What becomes of a product c before it is stored: c + bias; max(c + bias, 0); gelu(c + bias); the same, and c + bias to beside; c * gelu'(beside);
 // the same, and its sums over all rows to bias.
 enum { add_bias = 4, add_bias_relu = 6, add_bias_gelu = 36, add_bias_gelu_keep = 164, times_gelu_slope = 192, times_gelu_slope_sum = 208 };
@@ -64,6 +64,13 @@ static int launch(HetsynthContext* context, int stream, int kernel, unsigned blo
 )";
 
 /// Where a collective goes within hosts first.
+constexpr const char* sending_declarations = R"(
+extern "C" {
+void* hetsynth_nccl_rising_communicator(HetsynthContext*, int axis);
+void* hetsynth_nccl_falling_communicator(HetsynthContext*, int axis);
+}
+)";
+
 constexpr const char* hierarchical_declarations = R"(
 extern "C" {
 void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis);
@@ -101,6 +108,19 @@ std::string_view nccl_op(ReduceOp op) {
   return "nccl_sum";
 }
 
+/// Who a call of NCCL is over, in generated text.
+struct OverWords {
+  const char *function, *ranks, *stream;
+};
+const OverWords& words_of(NcclCall::Over over) {
+  static constexpr OverWords words[] = {{"", "_ranks", "communication_stream"},
+                                        {"host_", "_host_ranks", "communication_stream"},
+                                        {"leader_", "_leaders", "communication_stream"},
+                                        {"rising_", "_rising", "rising_stream"},
+                                        {"falling_", "_falling", "falling_stream"}};
+  return words[size_t(over)];
+}
+
 class HostPrinter {
  public:
   HostPrinter(const DeviceSchedule& schedule, const Cluster& cluster)
@@ -112,7 +132,7 @@ class HostPrinter {
 
   std::string print() {
     Lines steps(1);
-    for (size_t i = 0; i < schedule_.steps.size(); ++i) print_step(steps, schedule_.steps[i]);
+    for (size_t i = 0; i < schedule_.steps.size(); ++i) print_step(steps, int(i));
     wait_for(steps, schedule_.wait_at_end);
     for (const MemoryPlan::Copy& copy : lowered_.memory.copies) {
       steps.add(fmt::format("// new contents of {}", name(copy.to)));
@@ -122,8 +142,11 @@ class HostPrinter {
     Lines out(0);
     head(out);
     out.append("\ntypedef long long int64;\n" + context_declaration(true) + std::string(declarations));
-    if (std::ranges::any_of(communicators_, [](const auto& c) { return c.second != NcclCall::Over::group; }))
-      out.append(hierarchical_declarations);
+    const auto uses = [&](NcclCall::Over a, NcclCall::Over b) {
+      return std::ranges::any_of(communicators_, [&](const auto& c) { return c.second == a || c.second == b; });
+    };
+    if (uses(NcclCall::Over::host, NcclCall::Over::leaders)) out.append(hierarchical_declarations);
+    if (uses(NcclCall::Over::rising, NcclCall::Over::falling)) out.append(sending_declarations);
     if (attention_number_ > 0) out.append(std::string(attention_declarations()));
     out.append(collective_declarations(steps.text()));
     if (!collectives_.tables().empty()) out.append("\n" + collectives_.tables());
@@ -135,10 +158,7 @@ class HostPrinter {
     pointers(out);
     for (const auto& [axis, over] : communicators_)
       out.add(fmt::format("void* const {} = hetsynth_nccl_{}communicator(context, {});", ranks_name(axis, over),
-                          over == NcclCall::Over::host      ? "host_"
-                          : over == NcclCall::Over::leaders ? "leader_"
-                                                            : "",
-                          axis));
+                          words_of(over).function, axis));
     out.append(steps.text());
     out.add("return 0;");
     out.close();
@@ -164,11 +184,7 @@ class HostPrinter {
   }
 
   /// Of the ranks that take part in a call.
-  std::string ranks_name(int axis, NcclCall::Over over) const {
-    return axis_name(axis) + (over == NcclCall::Over::host      ? "_host_ranks"
-                              : over == NcclCall::Over::leaders ? "_leaders"
-                                                                : "_ranks");
-  }
+  std::string ranks_name(int axis, NcclCall::Over over) const { return axis_name(axis) + words_of(over).ranks; }
 
   void head(Lines& out) const {
     const Device& device = cluster_.devices.at(size_t(local_.rank));
@@ -176,7 +192,7 @@ class HostPrinter {
                         lowered_.reference->model_file, local_.rank, program_.mesh.device_count(), device.name,
                         device.model, device.architecture.empty() ? "" : ", ", device.architecture));
     out.add(
-        "// Everything is issued in order to two streams; the only places where one waits for the other are the events "
+        "// Everything is issued in order to streams; the only places where one waits for another are the events "
         "below.");
   }
 
@@ -207,9 +223,15 @@ class HostPrinter {
     }
   }
 
-  void print_step(Lines& out, const ScheduledStep& s) {
+  void print_step(Lines& out, int number) {
+    const ScheduledStep& s = schedule_.steps[size_t(number)];
     out.add("");
     wait_for(out, s.wait_for);
+    for (const int later : s.let_begin) {
+      const ScheduledStep& transfer = schedule_.steps[size_t(later)];
+      out.add(fmt::format("if (hetsynth_record(context, {}, compute_stream)) return 1;  // what {} needs is there",
+                          transfer.event, text_of(transfer)));
+    }
     switch (s.step.kind) {
       case LaunchStep::Kind::kernel:
       case LaunchStep::Kind::scatter:
@@ -223,7 +245,7 @@ class HostPrinter {
         print_product(out, s.step);
         break;
       case LaunchStep::Kind::collective:
-        print_collective(out, s);
+        print_collective(out, s, number);
         break;
     }
   }
@@ -233,13 +255,20 @@ class HostPrinter {
   void wait_for(Lines& out, const std::vector<int>& transfers) const {
     for (int step : transfers) {
       const ScheduledStep& s = schedule_.steps[size_t(step)];
-      const std::vector<int>& collectives = s.step.collectives;
-      const std::string& first = name(local_.ops[size_t(collectives.front())].result);
       out.add(fmt::format("if (hetsynth_wait(context, {}, compute_stream)) return 1;  // {} has arrived", s.event + 1,
-                          collectives.size() == 1
-                              ? first
-                              : fmt::format("the bucket of {} and {} more", first, collectives.size() - 1)));
+                          text_of(s)));
     }
+  }
+
+  /// What a transfer makes.
+  std::string text_of(const ScheduledStep& s) const {
+    const std::vector<int>& collectives = s.step.collectives;
+    const std::string& first = name(local_.ops[size_t(collectives.front())].result);
+    return collectives.size() == 1 ? first : fmt::format("the bucket of {} and {} more", first, collectives.size() - 1);
+  }
+
+  static const char* stream_of(const ScheduledStep& s) {
+    return s.transfer.calls.empty() ? "communication_stream" : words_of(s.transfer.calls.front().over).stream;
   }
 
   std::string scratch(const ScheduledStep& s, int number) const {
@@ -328,7 +357,7 @@ class HostPrinter {
     return "";
   }
 
-  void print_collective(Lines& out, const ScheduledStep& s) {
+  void print_collective(Lines& out, const ScheduledStep& s, int number) {
     const std::vector<int>& ops = s.step.collectives;
     const Instruction& first = *local_.ops[size_t(ops.front())].collective;
     for (const NcclCall& call : s.transfer.calls) communicators_.insert({first.axis, call.over});
@@ -337,10 +366,13 @@ class HostPrinter {
       const std::string shares = s.transfer.shares.empty() ? "" : s.transfer.shares[i];
       out.add("// " + collective_text(lowered_, local_.ops[size_t(ops[i])]) + (shares.empty() ? "" : "; " + shares));
     }
-    out.add(
-        fmt::format("if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, "
-                    "communication_stream)) return 1;",
-                    s.event));
+    const std::string stream = stream_of(s);
+    if (s.begins == number)
+      out.add(fmt::format(
+          "if (hetsynth_record(context, {0}, compute_stream) || hetsynth_wait(context, {0}, {1})) return 1;", s.event,
+          stream));
+    else
+      out.add(fmt::format("if (hetsynth_wait(context, {}, {})) return 1;", s.event, stream));
     if (s.transfer.through_host) print_through_host(out, local_.ops[size_t(ops.front())]);
     size_t kernel = 0;
     for (const Transfer::Repack& repack : s.transfer.pack) repack_line(out, s, s.kernels.kernels[kernel++], repack);
@@ -353,7 +385,7 @@ class HostPrinter {
     }
     for (const Transfer::Copy& copy : s.transfer.copies_after) copy_line(out, s, copy);
     for (const Transfer::Repack& repack : s.transfer.unpack) repack_line(out, s, s.kernels.kernels[kernel++], repack);
-    out.add(fmt::format("if (hetsynth_record(context, {}, communication_stream)) return 1;", s.event + 1));
+    out.add(fmt::format("if (hetsynth_record(context, {}, {})) return 1;", s.event + 1, stream));
   }
 
   void bucket_comment(Lines& out, const ScheduledStep& s) const {
@@ -376,14 +408,13 @@ class HostPrinter {
 
   void repack_line(Lines& out, const ScheduledStep& s, const Kernel& kernel, const Transfer::Repack& repack) {
     const std::string own = repack.pieces.own >= 0 ? where(s, repack.own) + ", " : "";
-    out.add(fmt::format("if (launch(context, communication_stream, kernel_{}, {}, {}, {}, {}{})) return 1;",
-                        kernel.name, kernel.blocks, kernel.threads, where(s, repack.from), own, where(s, repack.to)));
+    out.add(fmt::format("if (launch(context, {}, kernel_{}, {}, {}, {}, {}{})) return 1;", stream_of(s), kernel.name,
+                        kernel.blocks, kernel.threads, where(s, repack.from), own, where(s, repack.to)));
   }
 
   void copy_line(Lines& out, const ScheduledStep& s, const Transfer::Copy& copy) {
-    out.add(fmt::format("if (hetsynth_device_copy(context, communication_stream, {}, {}, {})) return 1;",
-                        where(s, copy.to), where(s, copy.from),
-                        copy.count * size_bytes(type_of(s, copy.from.collective))));
+    out.add(fmt::format("if (hetsynth_device_copy(context, {}, {}, {}, {})) return 1;", stream_of(s), where(s, copy.to),
+                        where(s, copy.from), copy.count * size_bytes(type_of(s, copy.from.collective))));
   }
 
   std::string call_text(const ScheduledStep& s, const NcclCall& call) {
@@ -393,7 +424,7 @@ class HostPrinter {
     std::string from = receives ? "" : where(s, call.from), to = sends ? "" : where(s, call.to),
                 type = nccl_type(type_of(s, call.collective));
     std::string_view reduce = nccl_op(op.collective->reduce);
-    std::string rest = fmt::format("{}, context->communication_stream)", ranks_name(op.collective->axis, call.over));
+    std::string rest = fmt::format("{}, context->{})", ranks_name(op.collective->axis, call.over), stream_of(s));
     switch (call.kind) {
       case NcclCall::Kind::all_gather:
         return fmt::format("ncclAllGather({}, {}, {}, {}, {}", from, to, call.count, type, rest);

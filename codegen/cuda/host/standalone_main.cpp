@@ -28,9 +28,9 @@ const std::string_view standalone_main =
 #include KERNELS
 #include KERNEL_TABLE
 
-static cudaStream_t streams[2];
+static cudaStream_t streams[4];  // as the host program numbers them
 static std::vector<cudaEvent_t> events;
-static void *communicators[8], *host_communicators[8], *leader_communicators[8];
+static void *communicators[8], *host_communicators[8], *leader_communicators[8], *rising_communicators[8], *falling_communicators[8];
 
 static int check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return 0;
@@ -237,6 +237,8 @@ int hetsynth_wait(HetsynthContext*, int event, int stream) { return check(cudaSt
 void* hetsynth_nccl_communicator(HetsynthContext*, int axis) { return communicators[axis]; }
 void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis) { return host_communicators[axis]; }
 void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis) { return leader_communicators[axis]; }
+void* hetsynth_nccl_rising_communicator(HetsynthContext*, int axis) { return rising_communicators[axis]; }
+void* hetsynth_nccl_falling_communicator(HetsynthContext*, int axis) { return falling_communicators[axis]; }
 }
 
 // --- communicators ------------------------------------------------------------------------------------------------------------------
@@ -289,6 +291,16 @@ static int connect() {
     host_communicators[axis] = host;
     leader_communicators[axis] = leaders;
   }
+  for (int i = 0; sending_axes[i] >= 0; ++i)
+    for (void** directed : {rising_communicators, falling_communicators}) {
+      const int axis = sending_axes[i];
+      inside = 1;
+      for (int a = axis_count - 1; a > axis; --a) inside *= axis_sizes[a];
+      const long coordinate = RANK / inside % axis_sizes[axis], group = RANK - coordinate * inside;
+      ncclComm_t part;
+      if (ncclCommSplit(all, int(group), int(coordinate), &part, nullptr) != ncclSuccess) return 1;
+      directed[axis] = part;
+    }
   return 0;
 }
 #else
@@ -356,7 +368,7 @@ int main() {
   if (check(cudaMalloc(&clock, sizeof step_and_seed), "cudaMalloc") ||
       check(cudaMemcpy(clock, step_and_seed, sizeof step_and_seed, cudaMemcpyHostToDevice), "copy to the GPU"))
     return 1;
-  HetsynthContext context{arena, 0, 1, nullptr, streams[0], streams[1], nullptr, clock};
+  HetsynthContext context{arena, 0, 1, nullptr, streams[0], streams[1], nullptr, clock, nullptr, streams[2], streams[3]};
   if (hetsynth_step(&context)) return 1;
   if (check(cudaDeviceSynchronize(), "the step")) return 1;
   if (loss_offsets[RANK] < 0) return 0;

@@ -44,9 +44,9 @@ class Planner : private TransferPlanner {
         break;
       case Opcode::send:
         if (op_.inputs.empty())
-          single({NcclCall::Kind::receive, {}, result, to_.count(), instruction_.root});
+          single({NcclCall::Kind::receive, {}, result, to_.count(), instruction_.root, 0, direction()});
         else
-          single({NcclCall::Kind::send, source, {}, from_.count(), instruction_.to});
+          single({NcclCall::Kind::send, source, {}, from_.count(), instruction_.to, 0, direction()});
         break;
       default:
         HETSYNTH_CHECK(false, "the instruction is a collective");
@@ -58,6 +58,10 @@ class Planner : private TransferPlanner {
     int64_t out = 0;
     for (int p = 0; p < ranks_; ++p) out = std::max(out, length(bounds, p));
     return out;
+  }
+
+  NcclCall::Over direction() const {
+    return instruction_.to > instruction_.root ? NcclCall::Over::rising : NcclCall::Over::falling;
   }
 
   void single(NcclCall call) {

@@ -22,8 +22,9 @@ struct Spot {
 struct NcclCall {
   enum class Kind : uint8_t { all_gather, all_reduce, reduce_scatter, broadcast, reduce, send, receive };
   /// The ranks that take part: all along the axis, or, of a hierarchical collective, those on this host, or the hosts'
-  /// leaders.
-  enum class Over : uint8_t { group, host, leaders };
+  /// leaders. What is sent along the axis goes over a communicator and a stream of its own, one for each direction, so
+  /// that it waits neither for collectives nor for what is sent the other way.
+  enum class Over : uint8_t { group, host, leaders, rising, falling };
   Kind kind;
   Spot from, to;
   int64_t count = 0;  ///< elements, as the call takes it
@@ -33,8 +34,8 @@ struct NcclCall {
   int phase = 0;  ///< calls of a phase begin when those of the one before are done
 };
 
-/// What a collective, or a bucket of them, does on one rank, all on the communication stream: packing, the calls (phase
-/// by phase, one group each if more than one), unpacking.
+/// What a collective, or a bucket of them, does on one rank, all on one stream: packing, the calls (phase by phase, one
+/// group each if more than one), unpacking.
 struct Transfer {
   struct Copy {
     Spot from, to;

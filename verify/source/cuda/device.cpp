@@ -205,7 +205,9 @@ void DeviceWalk::call(const Statement& s) {
 void DeviceWalk::declare(const Statement& s) {
   static const std::map<std::string, Over> communicators{{"hetsynth_nccl_communicator", Over::group},
                                                          {"hetsynth_nccl_host_communicator", Over::host},
-                                                         {"hetsynth_nccl_leader_communicator", Over::leaders}};
+                                                         {"hetsynth_nccl_leader_communicator", Over::leaders},
+                                                         {"hetsynth_nccl_rising_communicator", Over::rising},
+                                                         {"hetsynth_nccl_falling_communicator", Over::falling}};
   if (s.elements > 0) {
     std::vector<int64_t>& values = arrays_[s.slot];  // declared anew in every turn of a loop
     values.clear();
@@ -231,7 +233,7 @@ int64_t DeviceWalk::integer(const Expression& e) const { return is_pointer(e.typ
 
 DeviceWalk::Stream DeviceWalk::stream(const Expression& e) const {
   int64_t number = constant(e);
-  if (number != compute && number != communication) throw Differs(fmt::format("there is no stream {}", number), e.line);
+  if (number < 0 || number >= int64_t(streams)) throw Differs(fmt::format("there is no stream {}", number), e.line);
   return Stream(number);
 }
 
@@ -362,8 +364,7 @@ void DeviceWalk::order(const Expression& e) {
   auto event = events_.find(number);
   if (event == events_.end())
     throw Differs(fmt::format("event {} is waited for before it is recorded", number), e.line);
-  for (int s : {compute, communication})
-    clocks_[on][size_t(s)] = std::max(clocks_[on][size_t(s)], event->second[size_t(s)]);
+  for (size_t s = 0; s < streams; ++s) clocks_[on][s] = std::max(clocks_[on][s], event->second[s]);
 }
 
 /// The group holds cpu devices: the runtime waits for the communication stream, and copies.
@@ -386,16 +387,18 @@ void DeviceWalk::through_host(const Expression& e) {
   issue(communication, std::move(out));
 }
 
-/// What was issued to the other stream and is not surely done must not touch the same bytes, unless both only read.
+/// What was issued to other streams and is not surely done must not touch the same bytes, unless both only read.
 void DeviceWalk::issue(Stream stream, Issued issued) {
-  Stream other = stream == compute ? communication : compute;
-  for (size_t n = clocks_[stream][other]; n < issued_[other].size(); ++n) {
-    const Issued& theirs = issued_[other][n];
-    if (const std::optional<Conflict> found = conflict(issued.accesses, theirs.accesses))
-      throw Differs(fmt::format("{} {} bytes {} to {} while {} (line {}) may still {} them: no event orders them",
-                                issued.what, found->ours_writes ? "writes" : "reads", found->begin, found->end,
-                                theirs.what, theirs.line, found->theirs_writes ? "write" : "read"),
-                    issued.line);
+  for (size_t other = 0; other < streams; ++other) {
+    if (other == size_t(stream)) continue;
+    for (size_t n = clocks_[stream][other]; n < issued_[other].size(); ++n) {
+      const Issued& theirs = issued_[other][n];
+      if (const std::optional<Conflict> found = conflict(issued.accesses, theirs.accesses))
+        throw Differs(fmt::format("{} {} bytes {} to {} while {} (line {}) may still {} them: no event orders them",
+                                  issued.what, found->ours_writes ? "writes" : "reads", found->begin, found->end,
+                                  theirs.what, theirs.line, found->theirs_writes ? "write" : "read"),
+                      issued.line);
+    }
   }
   issued_[stream].push_back(std::move(issued));
 }

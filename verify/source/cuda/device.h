@@ -1,4 +1,4 @@
-// Follows the host program of a cuda rank: what it issues to its two streams, in which order and on which bytes.
+// Follows the host program of a cuda rank: what it issues to its streams, in which order and on which bytes.
 //
 // Held against the SPMD program: what every kernel and product leaves in memory; the collectives in its order (in that
 // of gather_buckets, those of a bucket in one group, where the program says so), each as NCCL calls over the right
@@ -27,16 +27,22 @@ class DeviceWalk final : public ContentsWalk {
   void run() override;
 
  private:
-  enum Stream { compute, communication };
+  /// Sends go on streams of their own, one for each direction along their axis.
+  enum Stream { compute, communication, rising, falling };
+  static constexpr size_t streams = 4;
   /// Something issued to a stream.
   struct Issued {
     std::vector<Touched> accesses;
     std::string what;
     int line = 0;
   };
-  using Clock = std::array<size_t, 2>;  ///< by stream: how many of what was issued to it are done
-  /// The ranks of a communicator: those along an axis, of these those on this rank's host, or the hosts' leaders.
-  enum class Over { group, host, leaders };
+  using Clock = std::array<size_t, streams>;  ///< by stream: how many of what was issued to it are done
+  /// The ranks of a communicator: those along an axis, of these those on this rank's host, or the hosts' leaders; those
+  /// along the axis once more for sends to higher coordinates, and to lower ones.
+  enum class Over { group, host, leaders, rising, falling };
+  static Stream stream_of(Over over) {
+    return over == Over::rising ? rising : over == Over::falling ? falling : communication;
+  }
   /// What an address of a call is a place in: the operand, the result, or what a leader holds in between.
   enum class Base { operand, result, middle };
   /// Of NCCL.
@@ -145,8 +151,8 @@ class DeviceWalk final : public ContentsWalk {
   Unit kernels_;
   KnownKernels known_;
   std::map<int, std::pair<int, Over>> communicators_;  ///< variables by slot: mesh axis and ranks
-  std::array<std::vector<Issued>, 2> issued_;
-  std::array<Clock, 2> clocks_{};  ///< by stream: what is surely done before what is issued to it next
+  std::array<std::vector<Issued>, streams> issued_;
+  std::array<Clock, streams> clocks_{};  ///< by stream: what is surely done before what is issued to it next
   std::map<int64_t, Clock> events_;
   std::map<int, Expression> attention_;                    ///< calls by line
   std::vector<std::pair<Expression, int>> forward_calls_;  ///< of attention so far, with their lines

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <tuple>
 
@@ -50,7 +51,8 @@ const Form* form_of(const std::string& name) {
 }
 
 const char* ranks_text(int over) {
-  constexpr const char* texts[] = {"all ranks of the axis", "the ranks on its host", "the leaders of the hosts"};
+  constexpr const char* texts[] = {"all ranks of the axis", "the ranks on its host", "the leaders of the hosts",
+                                   "what is sent to higher coordinates", "what is sent to lower coordinates"};
   return texts[over];
 }
 
@@ -81,8 +83,12 @@ void DeviceWalk::nccl(const Expression& e) {
   if (ranks.kind != Kind::variable || !communicators_.count(ranks.slot))
     throw Differs("a call of NCCL over no communicator of the program", e.line);
   std::tie(call.axis, call.over) = communicators_.at(ranks.slot);
-  if (x[next + 1].kind != Kind::member || x[next + 1].name != "communication_stream")
-    throw Differs("a call of NCCL that is not on the communication stream", e.line);
+  constexpr std::array<const char*, streams> members{"stream", "communication_stream", "rising_stream",
+                                                     "falling_stream"};
+  const char* const stream = members[stream_of(call.over)];
+  if (x[next + 1].kind != Kind::member || x[next + 1].name != stream)
+    throw Differs(fmt::format("a call of NCCL over {} that is not on the {}", ranks_text(int(call.over)), stream),
+                  e.line);
   group_.push_back(std::move(call));
   if (!grouped_) end_group(e.line);
 }
@@ -152,7 +158,8 @@ void DeviceWalk::carry_out(const std::vector<Exchange>& exchanges, int line) {
   for (const auto& [phase, by_call] : by_phase)
     for (const std::vector<Touched>& call : by_call) out.accesses.insert(out.accesses.end(), call.begin(), call.end());
   if (!exchanges.front().calls.empty()) out.line = exchanges.front().calls.front().line;
-  issue(communication, std::move(out));
+  const Exchange& first = exchanges.front();
+  issue(first.calls.empty() ? communication : stream_of(first.calls.front().over), std::move(out));
 }
 
 void DeviceWalk::expect_apart(const std::vector<std::vector<Touched>>& by_call, int line) const {
@@ -237,6 +244,7 @@ DeviceWalk::Exchange DeviceWalk::exchange(const Instruction& i, size_t first, bo
     const bool sends = program_.mesh.coordinate(source_.rank, i.axis) == i.root;
     wanted = one(sends ? "ncclSend" : "ncclRecv", elements(sends ? i.operands[0] : i.result));
     wanted[0].numbers[Call::peer] = sends ? i.to : i.root;
+    wanted[0].over = i.to > i.root ? Over::rising : Over::falling;
   } else if (i.opcode == Opcode::all_to_all) {
     wanted = exchanged(i);
     move_pieces(i, out);

@@ -10,13 +10,13 @@ namespace hetsynth::source {
 
 int DeviceWalk::me_among(Over over, int axis) const {
   const int coordinate = program_.mesh.coordinate(source_.rank, axis);
-  if (over == Over::group) return coordinate;
+  if (over != Over::host && over != Over::leaders) return coordinate;
   const GroupHosts hosts = hosts_of_group(program_, axis, source_.rank);
   return over == Over::leaders ? hosts.host : coordinate - hosts.leader();
 }
 
 int DeviceWalk::count_of(Over over, int axis) const {
-  if (over == Over::group) return program_.mesh.axes[size_t(axis)].size;
+  if (over != Over::host && over != Over::leaders) return program_.mesh.axes[size_t(axis)].size;
   const GroupHosts hosts = hosts_of_group(program_, axis, source_.rank);
   return over == Over::leaders ? hosts.count() : hosts.members(hosts.host);
 }

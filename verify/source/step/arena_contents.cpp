@@ -68,10 +68,12 @@ void ContentsWalk::begin() {
 /// Helper functions mean what the trusted prelude says, and the context is laid out as the runtime lays it out.
 void ContentsWalk::check_file() const {
   if (!unit_.surprises.empty()) throw NotFollowed(unit_.surprises.front(), 0);
-  static const std::vector<std::string> fields = {"char * arena",       "long step",
-                                                  "unsigned long seed", "void * communicator",
-                                                  "void * stream",      "void * communication_stream",
-                                                  "void * device",      "const void * clock"};
+  static const std::vector<std::string> fields = {"char * arena",         "long step",
+                                                  "unsigned long seed",   "void * communicator",
+                                                  "void * stream",        "void * communication_stream",
+                                                  "void * device",        "const void * clock",
+                                                  "void * trace",         "void * rising_stream",
+                                                  "void * falling_stream"};
   bool fits = unit_.context.size() >= 6 && unit_.context.size() <= fields.size() &&
               std::equal(unit_.context.begin(), unit_.context.end(), fields.begin());
   if (!fits) throw Differs("HetsynthContext is not the runtime's", 0);
