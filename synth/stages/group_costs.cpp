@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <set>
 
 #include "synth/mesh/device_subsets.h"
 #include "synth/schedule/memory_budget.h"
@@ -31,6 +33,7 @@ class Costs {
 
   StageProblem run() {
     out_.turns = p_.loops[size_t(at_.loop)].turns;
+    find_shared();
     for (const std::vector<int>& kind : groups_.kinds) add_kind(kind);
     find_cuts();
     add_links();
@@ -96,23 +99,39 @@ class Costs {
     }
   }
 
-  /// What crosses each position on the way forward, on a device: made before, read at it or behind.
+  /// What crosses each position on a device, on the way forward (made before, read at it or behind) and back. What is
+  /// gathered is gathered where it is read. Gradients of shared parameters go from end to end at once.
   void add_crossing(const Pricer& pricer) {
     crossing_.assign(count_ + 1, 0);
-    std::vector<size_t> last(plan_.values.size(), 0);
-    std::vector<bool> made(plan_.values.size(), false);
-    for (const Instruction& instruction : plan_.instructions) {
+    crossing_back_.assign(count_ + 1, 0);
+    struct Way {
+      bool made = false;                ///< in the loop, at some position
+      size_t from = 0;                  ///< where it is made
+      std::optional<size_t> near, far;  ///< where it is read first and last on that way
+    };
+    std::vector<Way> ways(plan_.values.size());
+    const auto back = [&](ValueId value) { return at_.again[size_t(plan_.values[size_t(value)].node)] != 0; };
+    for (size_t i = plan_.instructions.size(); i-- > 0;) {  // readers before what they read
+      const Instruction& instruction = plan_.instructions[i];
       if (loop_of(p_, plan_, instruction) != at_.loop) continue;
       const ValueId result = instruction.result;
-      if (at_.again[size_t(plan_.values[size_t(result)].node)]) continue;
-      made[size_t(result)] = at_.of[size_t(plan_.values[size_t(result)].node)] >= 0;
-      for (const ValueId operand : instruction.operands)
-        last[size_t(operand)] = std::max(last[size_t(operand)], position(result));
+      Way& way = ways[size_t(result)];
+      way.made = at_.of[size_t(plan_.values[size_t(result)].node)] >= 0;
+      way.from = instruction.opcode == Opcode::all_gather && way.near ? *way.near : position(result);
+      for (const ValueId operand : instruction.operands) {
+        if (back(operand) != back(result)) continue;  // where the way back reads of the way forth, it lies beside it
+        const auto [low, high] = std::minmax(
+            {way.from, ways[size_t(operand)].near.value_or(way.from), ways[size_t(operand)].far.value_or(way.from)});
+        ways[size_t(operand)].near = back(operand) ? high : low;
+        ways[size_t(operand)].far = back(operand) ? low : high;
+      }
     }
-    for (size_t v = 0; v < made.size(); ++v) {
-      if (!made[v]) continue;
+    for (size_t v = 0; v < ways.size(); ++v) {
+      const Way& way = ways[v];
+      if (!way.made || !way.far || shared_.contains(at_.home[size_t(plan_.values[v].node)])) continue;
       const double bytes = std::ranges::max(pricer.held_bytes(ValueId(v)));
-      for (size_t at = position(ValueId(v)) + 1; at <= last[v]; ++at) crossing_[at] += bytes;
+      for (size_t at = way.from + 1; at <= *way.far; ++at) crossing_[at] += bytes;
+      for (size_t at = *way.far + 1; back(ValueId(v)) && at <= way.from; ++at) crossing_back_[at] += bytes;
     }
   }
 
@@ -130,21 +149,29 @@ class Costs {
     }
     out_.cuts = cuts;
     find_ring_cuts();
-    for (const int at : cuts) out_.cut_bytes.push_back(crossing_[size_t(at)]);
+    for (const int at : out_.cuts) {
+      out_.cut_bytes.push_back(crossing_[size_t(at)]);
+      out_.cut_bytes_back.push_back(crossing_back_[size_t(at)]);
+    }
   }
 
-  /// The last cuts before a large parameter of the first half is read again in the second one.
-  void find_ring_cuts() {
-    int again = -1;
+  /// Large parameters of the first half that are read again in the second one, whose gradient the stage there sends.
+  void find_shared() {
     for (const ValueId leaf : plan_.leaves) {
       const NodeId node = plan_.values[size_t(leaf)].node;
       if (p_[node].kind != NodeKind::parameter || element_count(p_[node].type.shape) < many_elements) continue;
-      if (at_.of[size_t(node)] > at_.count / 2 || at_.last[size_t(node)] < at_.count / 2) continue;
-      again = std::max(again, at_.last[size_t(node)]);
+      if (at_.of[size_t(node)] >= at_.count / 2 || at_.last[size_t(node)] <= at_.count / 2) continue;
+      again_ = std::max(again_, at_.last[size_t(node)]);
+      shared_.insert(node);
       out_.shared_bytes += double(element_count(p_[node].type.shape) * size_bytes(p_[node].type.dtype));
     }
+  }
+
+  /// The last cuts before that, and none behind it: the last stage sends the gradient.
+  void find_ring_cuts() {
+    if (again_ >= 0) std::erase_if(out_.cuts, [&](int at) { return at > again_; });
     for (size_t i = out_.cuts.size(); i-- > 0 && out_.ring_cuts.size() < most_ring_cuts;)
-      if (out_.cuts[i] <= again) out_.ring_cuts.push_back(out_.cuts[i]);
+      if (out_.cuts[i] <= again_) out_.ring_cuts.push_back(out_.cuts[i]);
   }
 
   const std::shared_ptr<const Analysis>& analysis_;
@@ -155,7 +182,9 @@ class Costs {
   const StagePositions& at_;
   const size_t count_;
   StageProblem out_;
-  std::vector<double> crossing_;  ///< by position
+  std::vector<double> crossing_, crossing_back_;  ///< by position
+  std::set<NodeId> shared_;
+  int again_ = -1;  ///< where the last of them is read again
 };
 
 }  // namespace

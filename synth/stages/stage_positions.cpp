@@ -1,6 +1,8 @@
 #include "synth/stages/stage_positions.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -27,6 +29,7 @@ class Placing {
     find_homes();
     backward();
     rest();
+    out_.home = home_;
     return std::move(out_);
   }
 
@@ -149,12 +152,25 @@ class Placing {
       }
       const NodeId home = home_[size_t(node.id)];
       if (home >= 0 && reads_back && of(home) >= 0)
-        of(node.id) = std::max(std::min(made, least), std::min(of(home), least));
+        of(node.id) = nearest_to(home, std::min(made, least), least);
       else
         of(node.id) = made < 0 ? least : reads_back ? std::min(made, least) : made;
     }
     for (const auto& [carry, next] : carries_)
       if (of(carry) == unknown) of(carry) = std::max(0, of(next));
+  }
+
+  /// The position from `first` to `last` that is nearest to where a parameter is read. An embedding that is the last
+  /// layer as well is read at both ends, and its gradient there stands at that end, where the gradient of the result
+  /// is.
+  int nearest_to(NodeId parameter, int first, int last) {
+    int out = -1, least = std::numeric_limits<int>::max();
+    for (const int reader : {of(parameter), out_.last[size_t(parameter)]}) {
+      if (reader < 0) continue;
+      const int at = std::max(first, std::min(reader, last)), distance = std::abs(reader - at);
+      if (distance < least) out = at, least = distance;
+    }
+    return out;
   }
 
   /// What runs once, states and what nobody has placed: with its parameter, with the largest tensor that it reads (of

@@ -9,13 +9,14 @@
 namespace hetsynth::synth {
 
 struct StagePositions {
-  int loop = -1;            ///< the loop over samples whose turns a pipeline overlaps; -1: there is none
-  int count = 0;            ///< positions are 0, 1, ..., count - 1
-  std::vector<int> of;      ///< by node; any_position: computed wherever it is read
-  std::vector<int> last;    ///< by node: of the last node of the forward pass that reads it, if any does
-  std::vector<char> whole;  ///< by position: no segment may begin there, since what is before it and at it is made
-                            ///< again together (checkpoint in dsl/include/hetsynth/model.h)
-  std::vector<char> again;  ///< by node of the loop: it runs on the way back
+  int loop = -1;             ///< the loop over samples whose turns a pipeline overlaps; -1: there is none
+  int count = 0;             ///< positions are 0, 1, ..., count - 1
+  std::vector<int> of;       ///< by node; any_position: computed wherever it is read
+  std::vector<int> last;     ///< by node: of the last node of the forward pass that reads it, if any does
+  std::vector<NodeId> home;  ///< by node: the one parameter that it is for; negative: none
+  std::vector<char> whole;   ///< by position: no segment may begin there, since what is before it and at it is made
+                             ///< again together (checkpoint in dsl/include/hetsynth/model.h)
+  std::vector<char> again;   ///< by node of the loop: it runs on the way back
 };
 
 /// Of nodes that follow from inputs and constants alone, and of scalar states.

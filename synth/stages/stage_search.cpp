@@ -57,13 +57,6 @@ class Segments {
   }
   bool fits(int kind, int begin, int end, int behind) const { return fits(kind, begin, end, behind, p_.positions()); }
 
-  /// There and back.
-  double transfer(int cut, Group from, Group to) const {
-    const auto at = std::ranges::lower_bound(p_.cuts, cut);
-    const double bytes = p_.cut_bytes[size_t(at - p_.cuts.begin())];
-    return p_.transfer(from, to, bytes) + p_.transfer(to, from, bytes);
-  }
-
  private:
   const StageProblem& p_;
   std::vector<Prefix> turn_, once_;  ///< by kind
@@ -186,7 +179,7 @@ class Division {
     Label added{std::max(label.longest, turn + more), label.through + turn, &label, group, begin,
                 label.stage ? label.last : group};
     if (label.stage) {
-      const double moved = costs_.transfer(end, group, label.group);
+      const double moved = p_.crossing(end, group, label.group);
       added.longest = std::max(added.longest, busy(p_, moved));
       added.through += moved;
     }
@@ -269,8 +262,9 @@ double pipeline_seconds(const StageProblem& problem, const StageDivision& divisi
   double longest = 0, through = 0, first = 0;
   for (size_t s = 0, begin = 0; s < division.ends.size(); begin = size_t(division.ends[s++])) {
     const double turn = costs.turn(division.groups[s].kind, int(begin), division.ends[s]);
-    const double moved =
-        s + 1 < division.ends.size() ? costs.transfer(division.ends[s], division.groups[s], division.groups[s + 1]) : 0;
+    const double moved = s + 1 < division.ends.size()
+                             ? problem.crossing(division.ends[s], division.groups[s], division.groups[s + 1])
+                             : 0;
     if (s == 0) first = turn;
     const bool returns = s > 0 && s + 1 == division.ends.size() && division.ring();
     longest = std::max({longest, turn + (returns ? first : 0), busy(problem, moved)});

@@ -1,5 +1,6 @@
 // Which segment of the step goes to which group of devices: dynamic programming over cuts and groups.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "dsl/cluster/cluster.h"
@@ -18,9 +19,9 @@ struct GroupKind {
 struct StageProblem {
   int64_t turns = 1;
   std::vector<GroupKind> kinds;
-  std::vector<int> cuts;            ///< positions at which a segment may begin, ascending, without the first
-  std::vector<double> cut_bytes;    ///< by cut: what a device sends on in a turn, and gets back
-  std::vector<double> kept_bytes;   ///< by position: of parameters, states and sums on a device
+  std::vector<int> cuts;  ///< positions at which a segment may begin, ascending, without the first
+  std::vector<double> cut_bytes, cut_bytes_back;  ///< by cut: what a device sends on in a turn, and gets back
+  std::vector<double> kept_bytes;                 ///< by position: of parameters, states and sums on a device
   std::vector<double> saved_bytes;  ///< by position: of what a turn keeps for its backward pass on a device
   /// Groups are numbered by kind.
   struct Group {
@@ -32,6 +33,11 @@ struct StageProblem {
   double transfer(Group from, Group to, double bytes) const {
     const Link& link = links[size_t(index(from))][size_t(index(to))];
     return link.latency_seconds + bytes / link.bandwidth_bytes_per_second;
+  }
+  /// What crosses one of the cuts, there and back.
+  double crossing(int cut, Group from, Group to) const {
+    const auto at = size_t(std::ranges::lower_bound(cuts, cut) - cuts.begin());
+    return transfer(from, to, cut_bytes[at]) + transfer(to, from, cut_bytes_back[at]);
   }
   int index(Group group) const {
     for (int kind = 0; kind < group.kind; ++kind) group.number += kinds[size_t(kind)].groups;

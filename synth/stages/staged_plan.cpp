@@ -42,6 +42,7 @@ class Spreading {
 
   SpmdProgram run() {
     number_regions();
+    gather_late();
     find_wanted();
     for (const ValueId leaf : from_.leaves) bind(leaf);
     for (size_t i = 0; i < from_.instructions.size(); ++i)
@@ -77,10 +78,40 @@ class Spreading {
 
   bool in_overlapped(int instruction) const { return region_[size_t(instruction)] == overlapped_; }
 
+  /// What is gathered for another segment alone is sent in parts and gathered there: its whole would be sent by each
+  /// device of a group.
+  void gather_late() {
+    std::vector<std::vector<int>> readers(from_.values.size());
+    for (size_t i = 0; i < from_.instructions.size(); ++i)
+      for (const ValueId operand : from_.instructions[i].operands) readers[size_t(operand)].push_back(int(i));
+    std::set<ValueId> kept;
+    for (const auto& [unused, value] : from_.carried) kept.insert(value);
+    for (const auto& [unused, value] : from_.finals) kept.insert(value);
+    late_.assign(from_.instructions.size(), -1);
+    for (size_t i = 0; i < from_.instructions.size(); ++i) {
+      const Instruction& gather = from_.instructions[i];
+      if (gather.opcode != Opcode::all_gather || !in_overlapped(int(i)) || kept.contains(gather.result)) continue;
+      const std::vector<int>& at = readers[size_t(gather.result)];
+      const auto place = [&](int reader) {
+        const NodeId node = node_of(from_.instructions[size_t(reader)].result);
+        const bool anywhere = positions_.of[size_t(node)] == any_position || !in_overlapped(reader);
+        return anywhere ? -1 : part_of_direction(positions_.again[size_t(node)], segment_at(node));
+      };
+      if (at.empty() || place(at[0]) < 0) continue;
+      const bool alike = std::ranges::all_of(at, [&](int reader) { return place(reader) == place(at[0]); });
+      if (alike && place(at[0]) > place(int(i))) late_[i] = at[0];
+    }
+  }
+  /// The node whose position says where an instruction is carried out.
+  NodeId placed_by(int i) const {
+    const int reader = late_[size_t(i)];
+    return node_of(from_.instructions[size_t(reader >= 0 ? reader : i)].result);
+  }
+
   /// The part of the loop in which the instruction's node runs at its position.
   int part_at(int instruction, int segment) const {
     if (!in_overlapped(instruction)) return 0;
-    const NodeId node = node_of(from_.instructions[size_t(instruction)].result);
+    const NodeId node = placed_by(instruction);
     return part_of_direction(positions_.again[size_t(node)], segment);
   }
 
@@ -119,7 +150,7 @@ class Spreading {
   /// The stages that carry an instruction out, with its part of the loop on each.
   std::map<int, int> places_of(int i) const {
     const Instruction& instruction = from_.instructions[size_t(i)];
-    const NodeId node = node_of(instruction.result);
+    const NodeId node = placed_by(i);
     if (positions_.of[size_t(node)] != any_position)
       return {{cuts_.stage[size_t(segment_at(node))], part_at(i, segment_at(node))}};
     std::map<int, int> places = wanted_[size_t(instruction.result)];
@@ -226,6 +257,7 @@ class Spreading {
   const StagePositions& positions_;
   const StageCuts& cuts_;
   std::vector<int> region_;                 ///< by instruction: odd in loops
+  std::vector<int> late_;                   ///< by instruction: the reader at whose place it is carried out; -1: none
   int overlapped_ = -1;                     ///< the region of the loop over samples
   std::vector<std::map<int, Form>> forms_;  ///< by value of the group's plan: as stages have it
   std::vector<std::map<int, int>> wanted_;  ///< by value: see find_wanted

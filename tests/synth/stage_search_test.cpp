@@ -32,6 +32,7 @@ StageProblem any_problem() {
     if (*rc::gen::inRange(0, 4) > 0) {
       p.cuts.push_back(cut);
       p.cut_bytes.push_back(*rc::gen::inRange(0, 30));
+      p.cut_bytes_back.push_back(*rc::gen::inRange(0, 30));
     }
   p.kept_bytes = numbers(60);
   p.saved_bytes = numbers(30);

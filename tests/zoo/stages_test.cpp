@@ -1,5 +1,5 @@
 // Every model of examples/ that can be taken in turns, as a pipeline: the same step by proof and by the numbers, with
-// one and two devices a stage, and with a stage that has two segments.
+// one and two devices a stage, and with stages that have two segments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Models, InStages, ::testing::ValuesIn(models_with_turns
 TEST_P(InStages, IsProvedAndTrainsAlike) {
   const TracedModel traced = trace_model(GetParam(), GetParam().tiny);
   const int64_t turns = possible_turns(traced.program).back();
-  for (const auto& [stages, group_size] :
-       std::vector<std::pair<std::vector<int>, int>>{{{0, 1}, 1}, {{0, 1, 2}, 1}, {{0, 1, 0}, 1}, {{0, 1}, 2}}) {
+  for (const auto& [stages, group_size] : std::vector<std::pair<std::vector<int>, int>>{
+           {{0, 1}, 1}, {{0, 1, 2}, 1}, {{0, 1, 0}, 1}, {{0, 1, 0, 1}, 1}, {{0, 1}, 2}}) {
     const Pipelined at = pipelined(traced.program, turns, stages, group_size);
     const std::string what = ::testing::PrintToString(stages) + " of " + std::to_string(group_size);
     const auto flaw = flaw_of(at.program, at.plan.program);
