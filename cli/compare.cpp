@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pipeline/report.h"
+#include "synth/schedule/price.h"
 
 namespace hetsynth::cli {
 namespace {
@@ -19,24 +20,27 @@ const DevicePrediction& fullest_device(const Plan& plan) {
   return *std::ranges::max_element(plan.prediction.devices, {}, fill);
 }
 
-std::string row(const std::string& name, const Plan& plan, double ratio) {
+int stages_of(const Plan& plan) { return has_stages(plan.program) ? plan.program.mesh.axes[0].size : 1; }
+
+std::string row(const std::string& name, const Plan& plan, double ratio, int64_t turns) {
   const DevicePrediction& fullest = fullest_device(plan);
   std::string memory = bytes_text(double(fullest.memory_bytes));
   if (fullest.memory_limit_bytes > 0) memory += " of " + bytes_text(double(fullest.memory_limit_bytes));
-  return fmt::format("  {:<34} {:>10} {:>9.2f}  {:<24} {}\n", name, seconds_text(plan.prediction.step_seconds), ratio,
-                     memory, fullest.device);
+  return fmt::format("  {:<34} {:>10} {:>9.2f} {:>6} {:>7}  {:<24} {}\n", name,
+                     seconds_text(plan.prediction.step_seconds), ratio, turns, stages_of(plan), memory, fullest.device);
 }
 
 }  // namespace
 
-std::string comparison_text(const Plan& plan, const std::vector<PeerPlan>& peers) {
+std::string comparison_text(const Plan& plan, int64_t turns, const std::vector<PeerPlan>& peers) {
   const double own = plan.prediction.step_seconds;
-  std::string out = fmt::format("plans of other systems in the same space and cost model\n  {:<34} {:>10} {:>9}  {}\n",
-                                "", "step", "x ours", "memory of the fullest device");
-  out += row("this plan", plan, 1);
+  std::string out =
+      fmt::format("plans of other systems in the same space and cost model\n  {:<34} {:>10} {:>9} {:>6} {:>7}  {}\n",
+                  "", "step", "x ours", "turns", "stages", "memory of the fullest device");
+  out += row("this plan", plan, 1, turns);
   for (const PeerPlan& peer : peers)
-    out += peer.plan ? row(peer.name, *peer.plan, peer.plan->prediction.step_seconds / own)
-                     : fmt::format("  {:<34} {:>10}             {}\n", peer.name, "-", peer.why_not);
+    out += peer.plan ? row(peer.name, *peer.plan, peer.plan->prediction.step_seconds / own, peer.turns)
+                     : fmt::format("  {:<34} {:>10} {:>9} {:>6} {:>7}  {}\n", peer.name, "-", "", "", "", peer.why_not);
   return out;
 }
 
@@ -49,6 +53,8 @@ std::string with_comparison(const std::string& plan_json, const Plan& plan, cons
       const DevicePrediction& fullest = fullest_device(*peer.plan);
       entry.update({{"step_seconds", peer.plan->prediction.step_seconds},
                     {"ratio", peer.plan->prediction.step_seconds / plan.prediction.step_seconds},
+                    {"turns", peer.turns},
+                    {"stages", stages_of(*peer.plan)},
                     {"fullest_device", fullest.device},
                     {"memory_bytes", fullest.memory_bytes},
                     {"memory_limit_bytes", fullest.memory_limit_bytes}});

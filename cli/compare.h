@@ -7,9 +7,9 @@
 
 namespace hetsynth::cli {
 
-/// A row per system: predicted step, how many times that of `plan`, memory of the fullest device; or why it has no
-/// plan.
-std::string comparison_text(const Plan& plan, const std::vector<PeerPlan>& peers);
+/// A row per system: predicted step, how many times that of `plan`, turns, stages, memory of the fullest device; or why
+/// it has no plan. `turns`: of `plan`.
+std::string comparison_text(const Plan& plan, int64_t turns, const std::vector<PeerPlan>& peers);
 
 /// `plan_json`: what plan_json (pipeline/report.h) gives; the same with the list "peers".
 std::string with_comparison(const std::string& plan_json, const Plan& plan, const std::vector<PeerPlan>& peers);

@@ -8,6 +8,7 @@
 #include "dsl/base/output_file.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/report.h"
+#include "synth/stages/peers/pipeline_peers.h"
 
 namespace hetsynth::cli {
 
@@ -32,8 +33,8 @@ Command add_plan(CLI::App& app) {
   command->add_option("-o,--output", options->out, "Write the plan to this file (JSON)");
   command->add_flag(
       "--compare", options->compare,
-      "Also plan as other systems would (data parallel, ZeRO, Megatron, HAP, FlexFlow, Galvatron), in the "
-      "same cost model");
+      "Also plan as other systems would (data parallel, ZeRO, Megatron, HAP, FlexFlow, Galvatron, pipelines of "
+      "equal stages), in the same cost model");
   command->add_flag("--json", options->json, "Report as JSON");
   add_planning_options(*command, options->compilation);
   add_pipeline_options(*command, options->pipeline);
@@ -44,13 +45,15 @@ Command add_plan(CLI::App& app) {
     run_pipeline(c, "synthesize", options->pipeline);
     if (!options->out.empty()) save_plan(options->out, c.plan, c.reference);
     std::vector<PeerPlan> peers;
-    if (options->compare) peers = peer_plans(c.reference, load_cluster(c.cluster_file));
+    if (options->compare)
+      peers = c.whole_step ? all_peers(*c.whole_step, &c.reference, c.turns.turns, c.all_devices)
+                           : all_peers(c.reference, nullptr, 1, c.all_devices);
     if (options->json) {
       const std::string json = plan_json(c.plan, c.reference, c.left_out);
       fmt::print("{}", options->compare ? with_comparison(json, c.plan, peers) : json);
     } else {
       fmt::print("{}{}{}", plan_text(c.plan, c.reference, c.left_out), assumed_speeds_text(c.cluster, c.reference),
-                 options->compare ? comparison_text(c.plan, peers) : "");
+                 options->compare ? comparison_text(c.plan, c.turns.turns, peers) : "");
     }
     if (!options->out.empty() && !options->json) fmt::print("written to {}\n", options->out);
     return ExitCode::done;

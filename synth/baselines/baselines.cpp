@@ -57,7 +57,7 @@ int batch_class(const Problem& problem) { return samples_class(problem.program, 
 
 namespace {
 
-/// `kept`: by carry, the form it must take.
+/// `kept`: by carry, the form it must take. Others can still take any.
 Choices greedy_choices(const Problem& problem, const std::map<NodeId, Form>& kept) {
   int batch = batch_class(problem);
   const auto& nodes = problem.program.nodes;
@@ -77,6 +77,7 @@ Choices greedy_choices(const Problem& problem, const std::map<NodeId, Form>& kep
     const Option& option = problem.rules.options[node.id][choice];
     choices.of[node.id] = choice;
     available[node.id] = FormMask(1) << option.form;
+    if (problem.program.next_of(node.id) >= 0 && !kept.contains(node.id)) available[node.id] = ~FormMask(0);
     for (size_t j = 0; j < node.inputs.size(); ++j)
       if ((available[node.inputs[j]] & option.needs[j]) == 0)
         available[node.inputs[j]] |= option.needs[j] & -option.needs[j];

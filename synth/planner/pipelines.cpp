@@ -12,16 +12,14 @@
 #include "dsl/transform/turns.h"
 #include "synth/baselines/baselines.h"
 #include "synth/mesh/device_subsets.h"
-#include "synth/schedule/memory.h"
-#include "synth/schedule/memory_budget.h"
+#include "synth/schedule/lower.h"
 #include "synth/schedule/price.h"
-#include "synth/schedule/schedule.h"
-#include "synth/schedule/timeline.h"
 #include "synth/stages/device_groups.h"
 #include "synth/stages/group_costs.h"
 #include "synth/stages/stage_positions.h"
 #include "synth/stages/stage_schedule.h"
 #include "synth/stages/staged_plan.h"
+#include "synth/stages/staged_prediction.h"
 
 namespace hetsynth {
 namespace {
@@ -59,18 +57,6 @@ struct Pipeline {
 Cluster without_limits(Cluster cluster) {
   for (Device& device : cluster.devices) device.memory_bytes = 0;
   return cluster;
-}
-
-/// GPUs have a stream for what goes each way.
-Sending sending_of(const Cluster& cluster) {
-  if (!communicate_beside_computing(cluster)) return Sending::in_place;
-  return all_of_kind(cluster.devices, DeviceKind::cpu) ? Sending::both_ways : Sending::by_direction;
-}
-
-std::vector<DevicePrediction> memory_of(const Problem& problem, const SpmdProgram& program) {
-  std::vector<int64_t> bytes;
-  for (const MemoryBreakdown& peak : synth::memory_at_peak(problem, program)) bytes.push_back(peak.total());
-  return predicted_memory(problem.cluster, bytes);
 }
 
 /// By the schedule alone it is not known what of its sends a device hides; where it can it hides all.
@@ -145,6 +131,7 @@ class PipelinesAtTurns {
     Pipeline out{step_, analysis_, turns_, groups.size, restricted(cluster_, devices), {}, {}, 0};
     const Sending sending = sending_of(out.ranks);
     out.program = staged_plan(program_, group, positions_, cuts);
+    tell_hosts(out.ranks, &out.program);
     if (sending == Sending::both_ways) out.program = with_buckets(program_, out.program);
     const Problem problem(analysis_, out.ranks, out.program.mesh);
     const std::vector<InstructionPrice> prices = price_instructions(problem, out.program);
@@ -153,7 +140,7 @@ class PipelinesAtTurns {
       TurnOrder taken = one_forward_one_backward(parts, turns_, under_way, sending);
       out.program.schedules[0].order = std::move(taken.order);
       out.seconds = taken.seconds + seconds_besides(program_, out.program, prices);
-      out.memory = memory_of(problem, out.program);
+      out.memory = memory_of_stages(problem, out.program);
       const int full = fullest_stage(problem, out.memory, groups.size);
       if (full < 0) {
         out.busiest = busiest_by_prices(prices, sending, out.seconds);
@@ -163,19 +150,6 @@ class PipelinesAtTurns {
       --under_way[size_t(full)];
       out.held_back = true;
     }
-  }
-
-  /// The stage that is furthest above its memory; -1 if all fit.
-  static int fullest_stage(const Problem& problem, const std::vector<DevicePrediction>& memory, int group_size) {
-    int stage = -1;
-    double most = 1;
-    for (size_t d = 0; d < memory.size(); ++d) {
-      const int64_t budget = memory_budget(problem, d);
-      if (budget <= 0 || double(memory[d].memory_bytes) <= most * double(budget)) continue;
-      most = double(memory[d].memory_bytes) / double(budget);
-      stage = int(d) / group_size;
-    }
-    return stage;
   }
 
   const std::shared_ptr<const Program> step_;
@@ -238,12 +212,7 @@ std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, co
 
 Plan simulated(const Pipeline& pipeline, const Cluster& cluster) {
   const Problem problem(pipeline.analysis, pipeline.ranks, pipeline.program.mesh);
-  Plan plan = identify_plan(problem.program, pipeline.analysis->program_hash(), pipeline.ranks);
-  plan.cluster_hash = hash_text(cluster);
-  plan.prediction = predict(problem, pipeline.memory, pipeline.program);
-  plan.program = pipeline.program;
-  plan.prediction.objective_seconds = plan.prediction.step_seconds;
-  return plan;
+  return pipeline_plan(problem, pipeline.program, pipeline.memory, cluster);
 }
 
 /// What the simulation of a pipeline says takes the place of what its schedule said.

@@ -57,20 +57,11 @@ class Lowering {
     if (program_.loss >= 0) out_.loss = obtain(program_.loss, 0, -1);
     instructions_.finish();
     values_.finish();
-    if (!hierarchical_axes(out_).empty()) tell_hosts();
+    tell_hosts(problem_.cluster, &out_);
     return std::move(out_);
   }
 
  private:
-  /// Hosts of which devices are left are numbered anew.
-  void tell_hosts() {
-    int before = -1;
-    for (const Device& device : problem_.cluster.devices) {
-      out_.hosts.push_back(out_.hosts.empty() ? 0 : out_.hosts.back() + (device.host != before ? 1 : 0));
-      before = device.host;
-    }
-  }
-
   /// What a loop reads of outside is there before its first turn.
   void enter(int loop) {
     for (const Node& node : program_.nodes) {
@@ -326,6 +317,17 @@ void set_bounds(const Shares& shares, CutClass cut, BoundaryTable* table) {
 SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
                   Wording wording, SpmdProgram scrap) {
   return Lowering(problem, conversions, shares, choices, wording, std::move(scrap)).run();
+}
+
+void tell_hosts(const Cluster& cluster, SpmdProgram* program) {
+  program->hosts.clear();
+  if (hierarchical_axes(*program).empty()) return;
+  int before = -1;
+  for (const Device& device : cluster.devices) {
+    const int last = program->hosts.empty() ? -1 : program->hosts.back();
+    program->hosts.push_back(last < 0 ? 0 : last + (device.host != before ? 1 : 0));
+    before = device.host;
+  }
 }
 
 }  // namespace hetsynth::synth

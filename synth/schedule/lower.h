@@ -16,4 +16,8 @@ void set_bounds(const Shares& shares, CutClass cut, BoundaryTable* table);
 SpmdProgram lower(const Problem& problem, const Conversions& conversions, const Shares& shares, const Choices& choices,
                   Wording wording = Wording::full, SpmdProgram scrap = {});
 
+/// Says on which hosts the program's devices are, if some collective is hierarchical. `cluster`: the devices of its
+/// mesh in rank order; hosts of which devices are left are numbered anew.
+void tell_hosts(const Cluster& cluster, SpmdProgram* program);
+
 }  // namespace hetsynth::synth

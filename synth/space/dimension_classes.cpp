@@ -187,9 +187,11 @@ DimensionClasses dimension_classes(const Program& program, const std::vector<int
 }
 
 int samples_class(const Program& program, const DimensionClasses& classes) {
-  for (const Node& node : program.nodes)
-    if (node.kind == NodeKind::input && !node.type.shape.empty() && classes.dims[node.id][0] >= 0)
-      return classes.dims[node.id][0];
+  for (const Node& node : program.nodes) {
+    if (node.kind != NodeKind::input) continue;
+    const size_t samples = node.micro_batch.turns > 1 ? 1 : 0;  // dimension 0 numbers turns
+    if (node.type.shape.size() > samples && classes.dims[node.id][samples] >= 0) return classes.dims[node.id][samples];
+  }
   return -1;
 }
 

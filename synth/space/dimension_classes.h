@@ -30,7 +30,8 @@ struct DimensionClasses {
 /// than 16 granules where it had more.
 DimensionClasses dimension_classes(const Program& program, const std::vector<int>& kinds, bool windows);
 
-/// The class of the batch: that of the first dimension of the inputs; -1: none.
+/// The class of the batch: that of the samples of the inputs, their first dimension (the second one where the first
+/// numbers turns); -1: none.
 int samples_class(const Program& program, const DimensionClasses& classes);
 
 }  // namespace hetsynth::synth

@@ -1,22 +1,20 @@
 #include "synth/stages/group_costs.h"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
-#include <set>
+#include <numeric>
 
 #include "synth/mesh/device_subsets.h"
 #include "synth/schedule/memory_budget.h"
 #include "synth/schedule/price.h"
 #include "synth/schedule/schedule.h"
+#include "synth/stages/cut_points.h"
 
 namespace hetsynth::synth {
 namespace {
 
 /// Most cuts that are looked at: those over which the least is sent.
 constexpr size_t most_cuts = 96;
-/// Of a parameter that is worth lying on one stage, and how many cuts are tried for that.
-constexpr int64_t many_elements = 1 << 16;
+/// How many cuts are tried behind which the rest lies on the first stage.
 constexpr size_t most_ring_cuts = 4;
 
 class Costs {
@@ -33,9 +31,7 @@ class Costs {
 
   StageProblem run() {
     out_.turns = p_.loops[size_t(at_.loop)].turns;
-    find_shared();
     for (const std::vector<int>& kind : groups_.kinds) add_kind(kind);
-    find_cuts();
     add_links();
     return std::move(out_);
   }
@@ -77,7 +73,7 @@ class Costs {
     out_.kinds.push_back(std::move(made));
     if (!out_.kept_bytes.empty()) return;
     add_memory(problem, pricer);
-    add_crossing(pricer);
+    find_cuts(pricer);
   }
 
   /// What all turns need, and what the backward pass of one reads of its forward pass.
@@ -99,79 +95,28 @@ class Costs {
     }
   }
 
-  /// What crosses each position on a device, on the way forward (made before, read at it or behind) and back. What is
-  /// gathered is gathered where it is read. Gradients of shared parameters go from end to end at once.
-  void add_crossing(const Pricer& pricer) {
-    crossing_.assign(count_ + 1, 0);
-    crossing_back_.assign(count_ + 1, 0);
-    struct Way {
-      bool made = false;                ///< in the loop, at some position
-      size_t from = 0;                  ///< where it is made
-      std::optional<size_t> near, far;  ///< where it is read first and last on that way
-    };
-    std::vector<Way> ways(plan_.values.size());
-    const auto back = [&](ValueId value) { return at_.again[size_t(plan_.values[size_t(value)].node)] != 0; };
-    for (size_t i = plan_.instructions.size(); i-- > 0;) {  // readers before what they read
-      const Instruction& instruction = plan_.instructions[i];
-      if (loop_of(p_, plan_, instruction) != at_.loop) continue;
-      const ValueId result = instruction.result;
-      Way& way = ways[size_t(result)];
-      way.made = at_.of[size_t(plan_.values[size_t(result)].node)] >= 0;
-      way.from = instruction.opcode == Opcode::all_gather && way.near ? *way.near : position(result);
-      for (const ValueId operand : instruction.operands) {
-        if (back(operand) != back(result)) continue;  // where the way back reads of the way forth, it lies beside it
-        const auto [low, high] = std::minmax(
-            {way.from, ways[size_t(operand)].near.value_or(way.from), ways[size_t(operand)].far.value_or(way.from)});
-        ways[size_t(operand)].near = back(operand) ? high : low;
-        ways[size_t(operand)].far = back(operand) ? low : high;
-      }
+  /// Of many cuts those over which the least is sent.
+  void find_cuts(const Pricer& pricer) {
+    const CutPoints all = cut_points(p_, plan_, pricer, at_);
+    std::vector<size_t> kept(all.at.size());
+    std::iota(kept.begin(), kept.end(), size_t(0));
+    if (kept.size() > most_cuts) {
+      std::ranges::stable_sort(kept, {}, [&](size_t i) { return all.bytes[i]; });
+      kept.resize(most_cuts);
+      std::ranges::sort(kept);
     }
-    for (size_t v = 0; v < ways.size(); ++v) {
-      const Way& way = ways[v];
-      if (!way.made || !way.far || shared_.contains(at_.home[size_t(plan_.values[v].node)])) continue;
-      const double bytes = std::ranges::max(pricer.held_bytes(ValueId(v)));
-      for (size_t at = way.from + 1; at <= *way.far; ++at) crossing_[at] += bytes;
-      for (size_t at = *way.far + 1; back(ValueId(v)) && at <= way.from; ++at) crossing_back_[at] += bytes;
+    const SharedParameters shared = shared_parameters(p_, at_);
+    out_.shared_bytes = shared.bytes;
+    for (const size_t i : kept) {
+      // The stage that reads shared parameters again sends their gradient: it is the last one.
+      if (shared.again >= 0 && all.at[i] > shared.again) continue;
+      out_.cuts.push_back(all.at[i]);
+      out_.cut_bytes.push_back(all.bytes[i]);
+      out_.cut_bytes_back.push_back(all.bytes_back[i]);
     }
-  }
-
-  /// Positions that less crosses than those around them; of many those that least crosses.
-  void find_cuts() {
-    std::vector<int> cuts;
-    for (size_t at = 1; at < count_; ++at)
-      if (!at_.whole[at] && crossing_[at] <= crossing_[at - 1] &&
-          (at + 1 == count_ || crossing_[at] <= crossing_[at + 1]))
-        cuts.push_back(int(at));
-    if (cuts.size() > most_cuts) {
-      std::ranges::stable_sort(cuts, {}, [&](int at) { return crossing_[size_t(at)]; });
-      cuts.resize(most_cuts);
-      std::ranges::sort(cuts);
-    }
-    out_.cuts = cuts;
-    find_ring_cuts();
-    for (const int at : out_.cuts) {
-      out_.cut_bytes.push_back(crossing_[size_t(at)]);
-      out_.cut_bytes_back.push_back(crossing_back_[size_t(at)]);
-    }
-  }
-
-  /// Large parameters of the first half that are read again in the second one, whose gradient the stage there sends.
-  void find_shared() {
-    for (const ValueId leaf : plan_.leaves) {
-      const NodeId node = plan_.values[size_t(leaf)].node;
-      if (p_[node].kind != NodeKind::parameter || element_count(p_[node].type.shape) < many_elements) continue;
-      if (at_.of[size_t(node)] >= at_.count / 2 || at_.last[size_t(node)] <= at_.count / 2) continue;
-      again_ = std::max(again_, at_.last[size_t(node)]);
-      shared_.insert(node);
-      out_.shared_bytes += double(element_count(p_[node].type.shape) * size_bytes(p_[node].type.dtype));
-    }
-  }
-
-  /// The last cuts before that, and none behind it: the last stage sends the gradient.
-  void find_ring_cuts() {
-    if (again_ >= 0) std::erase_if(out_.cuts, [&](int at) { return at > again_; });
+    // The last ones before that.
     for (size_t i = out_.cuts.size(); i-- > 0 && out_.ring_cuts.size() < most_ring_cuts;)
-      if (out_.cuts[i] <= again_) out_.ring_cuts.push_back(out_.cuts[i]);
+      if (out_.cuts[i] <= shared.again) out_.ring_cuts.push_back(out_.cuts[i]);
   }
 
   const std::shared_ptr<const Analysis>& analysis_;
@@ -182,9 +127,6 @@ class Costs {
   const StagePositions& at_;
   const size_t count_;
   StageProblem out_;
-  std::vector<double> crossing_, crossing_back_;  ///< by position
-  std::set<NodeId> shared_;
-  int again_ = -1;  ///< where the last of them is read again
 };
 
 }  // namespace

@@ -158,6 +158,18 @@ class Placing {
     }
     for (const auto& [carry, next] : carries_)
       if (of(carry) == unknown) of(carry) = std::max(0, of(next));
+    keep_with_what_is_made_again();
+  }
+
+  /// What is made again is there when the backward pass comes to it: gradients behind it that read it are no other
+  /// segment's.
+  void keep_with_what_is_made_again() {
+    for (const Node& node : p_.nodes) {
+      if (!in_loop(node) || !returns(node) || node.recomputation > 0) continue;
+      for (const NodeId input : node.inputs)
+        if (in_loop(p_[input]) && p_[input].recomputation > 0)
+          for (int at = of(input) + 1; at <= of(node.id); ++at) out_.whole[size_t(at)] = 1;
+    }
   }
 
   /// The position from `first` to `last` that is nearest to where a parameter is read. An embedding that is the last

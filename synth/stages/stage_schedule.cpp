@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "dsl/spmd/loop_schedule.h"
+#include "synth/schedule/timeline.h"
 
 namespace hetsynth::synth {
+
+Sending sending_of(const Cluster& cluster) {
+  if (!communicate_beside_computing(cluster)) return Sending::in_place;
+  return all_of_kind(cluster.devices, DeviceKind::cpu) ? Sending::both_ways : Sending::by_direction;
+}
 
 std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& staged,
                                  const std::vector<InstructionPrice>& prices) {
@@ -51,8 +58,15 @@ namespace {
 
 class ListScheduling {
  public:
-  ListScheduling(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way, Sending sending)
-      : parts_(parts), turns_(turns), limit_(under_way), mode_(sending), next_(parts.size(), 0), ended_(parts.size()) {
+  ListScheduling(const std::vector<PartCost>& parts, int64_t turns, std::vector<int> under_way, Sending sending,
+                 bool forward_first)
+      : parts_(parts),
+        turns_(turns),
+        limit_(std::move(under_way)),
+        mode_(sending),
+        forward_first_(forward_first),
+        next_(parts.size(), 0),
+        ended_(parts.size()) {
     const size_t stages = limit_.size();
     for (std::vector<double>* free : {&computing_, &sending_, &receiving_, &rising_, &falling_})
       free->assign(stages, 0);
@@ -104,9 +118,16 @@ class ListScheduling {
       if (!part.sends() && int(p) == first_[size_t(stage)] &&
           turn - next_[size_t(last_[size_t(stage)])] >= std::max(1, limit_[size_t(stage)]))
         return never;
+    for (const int stage : part.stages)
+      if (forward_first_ && !part.sends() && comes_back(p, size_t(stage)) &&
+          next_[size_t(first_[size_t(stage)])] < turns_)
+        return never;
     for (const double* free : streams(part)) at = std::max(at, *free);
     return at;
   }
+
+  /// Whether the part is a stage's backward pass.
+  bool comes_back(size_t p, size_t stage) const { return int(p) == last_[stage] && first_[stage] < last_[stage]; }
 
   /// Of those that can begin first, what is sent, and then the one nearest to the end of its turn.
   void take_next() {
@@ -128,8 +149,9 @@ class ListScheduling {
   static constexpr double never = std::numeric_limits<double>::infinity();
   const std::vector<PartCost>& parts_;
   const int64_t turns_;
-  const std::vector<int>& limit_;
+  const std::vector<int> limit_;  ///< by stage: turns under way
   const Sending mode_;
+  const bool forward_first_;
   std::vector<int64_t> next_;                                               ///< by part: its next turn
   std::vector<std::vector<double>> ended_;                                  ///< by part and turn
   std::vector<double> computing_, sending_, receiving_, rising_, falling_;  ///< by stage: free since then
@@ -141,7 +163,11 @@ class ListScheduling {
 
 TurnOrder one_forward_one_backward(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way,
                                    Sending sending) {
-  return ListScheduling(parts, turns, under_way, sending).run();
+  return ListScheduling(parts, turns, under_way, sending, false).run();
+}
+
+TurnOrder all_forward_then_backward(const std::vector<PartCost>& parts, int64_t turns, int stages, Sending sending) {
+  return ListScheduling(parts, turns, std::vector<int>(size_t(stages), int(turns)), sending, true).run();
 }
 
 }  // namespace hetsynth::synth

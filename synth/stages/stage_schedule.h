@@ -18,6 +18,8 @@ struct PartCost {
 /// What a stage does beside sending: nothing; it computes, and sends to stages of higher and of lower numbers at once;
 /// or it computes and receives.
 enum class Sending : uint8_t { in_place, by_direction, both_ways };
+/// Of these devices: GPUs have a stream for what goes each way.
+Sending sending_of(const Cluster& cluster);
 
 /// One cost for each part of the schedule that staged_plan gives. `prices`: of all turns.
 std::vector<PartCost> part_costs(const Program& in_turns, const SpmdProgram& staged,
@@ -38,5 +40,10 @@ struct TurnOrder {
 /// in which parts begin.
 TurnOrder one_forward_one_backward(const std::vector<PartCost>& parts, int64_t turns, const std::vector<int>& under_way,
                                    Sending sending);
+
+/// The order of GPipe (Huang et al. 2019), for stages of one segment each: a stage takes the forward passes of all
+/// turns before its first backward pass. The last stage, whose passes of a turn are one part, takes them together,
+/// which takes no longer.
+TurnOrder all_forward_then_backward(const std::vector<PartCost>& parts, int64_t turns, int stages, Sending sending);
 
 }  // namespace hetsynth::synth

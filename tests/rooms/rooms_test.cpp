@@ -48,6 +48,7 @@ const std::vector<std::string>& rooms() {
       "synth/memory",
       "synth/alternation",
       "synth/stages",
+      "synth/stages/peers",
       "synth/planner",
       "verify/solver",
       "verify/rules",

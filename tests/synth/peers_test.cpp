@@ -155,9 +155,12 @@ TEST(Peers, LayerwiseIsNeverWorseThanItsStrategies) {
   AtShares at(problem, RatioRule::even);
   Choices batch = data_parallel_choices(problem), tensor = at.cheapest(tensor_parallel_pins(problem));
   auto cost = [&](const Choices& c) { return total_cost(problem, at.conversions, at.shares, c); };
-  EXPECT_EQ(cost(layerwise_choices(at, {batch})), cost(batch));
-  EXPECT_EQ(layerwise_choices(at, {tensor}).of, tensor.of);
-  EXPECT_LE(cost(layerwise_choices(at, {batch, tensor})), std::min(cost(batch), cost(tensor)));
+  const auto layerwise = [&](const std::vector<Choices>& strategies) {
+    return LayerProgram(at, strategies, one_stage(problem)).solve();
+  };
+  EXPECT_EQ(cost(layerwise({batch})), cost(batch));
+  EXPECT_EQ(layerwise({tensor}).of, tensor.of);
+  EXPECT_LE(cost(layerwise({batch, tensor})), std::min(cost(batch), cost(tensor)));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
-#include "synth/baselines/peers/peers.h"
+#include "synth/stages/peers/pipeline_peers.h"
 #include "verify/verify.h"
 
 namespace hetsynth {
@@ -15,7 +15,7 @@ Cluster unequal_cores() {
   return cluster;
 }
 
-TEST(PeerPlans, AreProved) {
+Program model() {
   Trace trace("model.cpp");
   run_builder(trace, [] {
     auto [tokens, targets] = text_batch(8, 8);
@@ -25,10 +25,16 @@ TEST(PeerPlans, AreProved) {
     Tensor y = x + einsum("btf,fc->btc", h, parameter("down", {64, 16}, normal(0.1)));
     minimize(cross_entropy(einsum("btc,vc->btv", y, table), targets), AdamW{.clip_norm = 1.0});
   });
-  const Program program = differentiate(trace);
-  for (const PeerPlan& peer : peer_plans(program, unequal_cores())) {
+  return differentiate(trace);
+}
+
+TEST(PeerPlans, AreProved) {
+  const Program program = model();
+  const std::vector<PeerPlan> peers = all_peers(program, nullptr, 1, unequal_cores());
+  EXPECT_EQ(peers.size(), 12u);
+  for (const PeerPlan& peer : peers) {
     ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;
-    const Verification proof = verify(program, peer.plan->program);
+    const Verification proof = verify(peer.step ? *peer.step : program, peer.plan->program);
     EXPECT_EQ(proof.verdict, Verdict::proved) << peer.name << ": " << proof.summary;
   }
 }

@@ -51,6 +51,9 @@ std::vector<int> layers_of(const Program& program) {
   }
   for (const Update& update : program.updates)
     if (program[update.target].kind == NodeKind::parameter) claim(program, update.value, update.target, &layer);
+  // A carry keeps from turn to turn the form of what it takes over.
+  for (const TurnLoop& loop : program.loops)
+    for (const TurnLoop::Carry& c : loop.carries) layer[c.carry] = layer[c.next];
   for (int& l : layer) l = std::max(l, 0);
   return layer;
 }

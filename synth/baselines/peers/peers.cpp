@@ -47,14 +47,6 @@ class Fastest {
 
 Choices tensor_parallel_choices(const AtShares& at) { return at.cheapest(tensor_parallel_pins(at.problem)); }
 
-Choices galvatron_choices(const AtShares& at) {
-  std::vector<Choices> strategies{data_parallel_choices(at.problem)};
-  for (Choices choices :
-       {sharded_optimizer_choices(at, 2), sharded_optimizer_choices(at, 3), tensor_parallel_choices(at)})
-    if (!choices.empty()) strategies.push_back(std::move(choices));
-  return layerwise_choices(at, strategies);
-}
-
 }  // namespace
 
 std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluster) {
@@ -81,7 +73,7 @@ std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluste
   add("ZeRO-3", either, [](const AtShares& at) { return sharded_optimizer_choices(at, 3); });
   add("Megatron (tensor and sequence)", either, tensor_parallel_choices);
   add("FlexFlow (MCMC)", either, [](const AtShares& at) { return walked_choices(at); });
-  add("Galvatron (by layer)", either, galvatron_choices);
+  add("Galvatron (by layer)", either, flat_layerwise_choices);
   Fastest hap("HAP's rules");
   hap.consider([&] { return hap_plan(problem); });
   out.push_back(std::move(hap).result());

@@ -1,5 +1,6 @@
 // Plans of other systems in this planner's space, so that one verifier proves and one cost model prices them all.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,14 +10,17 @@
 namespace hetsynth {
 
 struct PeerPlan {
-  std::string name;          ///< "ZeRO-3"
-  std::optional<Plan> plan;  ///< on all devices, one mesh axis
-  std::string why_not;       ///< without a plan: why there is none
+  std::string name;                               ///< "ZeRO-3"
+  std::optional<Plan> plan = {};                  ///< on all devices
+  std::string why_not = {};                       ///< without a plan: why there is none
+  int64_t turns = 1;                              ///< in which the plan takes the step
+  int stages = 1;                                 ///< of a pipeline
+  std::shared_ptr<const Program> step = nullptr;  ///< in several turns: the step that the plan is of
 };
 
 /// Even and speed-proportional data parallelism, ZeRO-1 to 3, Megatron's tensor parallelism with sequence parallelism,
-/// HAP's rules, FlexFlow's walk, Galvatron's dynamic programming. Those made for equal devices may deal out the work
-/// evenly or by speed, whichever is faster.
+/// HAP's rules, FlexFlow's walk, Galvatron's dynamic programming, each on one mesh axis and the whole step at once.
+/// Those made for equal devices may deal out the work evenly or by speed, whichever is faster.
 std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluster);
 
 }  // namespace hetsynth
