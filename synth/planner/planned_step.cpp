@@ -9,8 +9,10 @@
 #include "dsl/base/error.h"
 #include "dsl/spmd/recomputation.h"
 #include "dsl/transform/turns.h"
+#include "synth/mesh/device_subsets.h"
 #include "synth/planner/pipelines.h"
 #include "synth/shares/start_shares.h"
+#include "synth/stages/peers/pipeline_peers.h"
 #include "synth/support/parameters.h"
 
 namespace hetsynth {
@@ -38,6 +40,7 @@ class ChoosingTurns {
       tried_.clear();
       unfit = search(false);
     }
+    add_peers();
     if (!best_) throw explained(*unfit);
     return taken();
   }
@@ -126,11 +129,36 @@ class ChoosingTurns {
       if (pinned) throw no_pipeline();
       return;
     }
-    Prediction& prediction = pipeline->plan.prediction;
-    if (best_) tell_of(best_->plan.prediction, *pipeline);
+    take(std::move(*pipeline));
+  }
+
+  void take(PipelinePlan found) {
+    Prediction& prediction = found.plan.prediction;
+    if (best_) tell_of(best_->plan.prediction, found);
     if (prediction.floor_seconds == 0)
       prediction.floor_seconds = synth::least_busy_seconds(synth::Problem(whole_, cluster_));
-    best_ = {std::move(pipeline->plan), std::move(pipeline->program), {pipeline->turns}};
+    best_ = {std::move(found.plan), {}, {found.turns}};
+    if (found.turns > 1) best_->program = std::move(found.program);
+  }
+
+  /// Of full effort, plans of other systems that take turns and stages: they also minimise something else than the sum
+  /// of instructions, cut equal stages of unlike devices, and divide stages along two axes.
+  void add_peers() {
+    const bool free = !options_.stages && !options_.pins.any();
+    if (!free || options_.effort != Effort::full || cluster_.devices.size() < 2 || stopped_ || late()) return;
+    for (PeerPlan& peer : pipeline_peers(whole_, cluster_)) {
+      if (!peer.plan) continue;
+      const Prediction& prediction = peer.plan->prediction;
+      if (best_ && prediction.step_seconds >= best_->plan.prediction.step_seconds) continue;
+      const BusiestDevice busiest = busiest_device(prediction.devices);
+      tried_.push_back({.turns = text(TurnCount{peer.turns}),
+                        .stages = peer.stages,
+                        .stage_devices = peer.stages > 1 ? int(cluster_.devices.size()) / peer.stages : 0,
+                        .step_seconds = prediction.step_seconds,
+                        .compute_seconds = busiest.compute_seconds,
+                        .communication_seconds = busiest.communication_seconds});
+      take({std::move(*peer.plan), peer.step ? *peer.step : whole_, peer.turns, synth::device_list(cluster_)});
+    }
   }
 
   /// What was considered before the pipeline.

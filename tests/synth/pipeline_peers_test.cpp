@@ -6,9 +6,11 @@
 
 #include <algorithm>
 
+#include "dsl/spmd/hosts.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
+#include "synth/baselines/baseline_plans.h"
 #include "synth/planner/planned_step.h"
 #include "synth/stages/peers/turned_step.h"
 #include "synth/stages/stage_schedule.h"
@@ -39,7 +41,10 @@ Program chain(int layers, int64_t batch = 64, int64_t width = 256, bool meet = f
 Cluster equal_devices(int count, int64_t bytes = 0) {
   Cluster cluster = cluster_of_speeds(std::vector<double>(size_t(count), 1e9), 1e18, 0,
                                       bytes > 0 ? std::vector<int64_t>(size_t(count), bytes) : std::vector<int64_t>{});
-  for (Device& device : cluster.devices) device.declared.memory_bytes_per_second = 1e15;
+  for (Device& device : cluster.devices) {
+    device.declared.memory_bytes_per_second = 1e15;
+    device.declared.loop_flops_per_second = 1e15;
+  }
   return cluster;
 }
 
@@ -98,7 +103,9 @@ TEST(PipelinePeers, AChainOfEqualLayersTakesWhatTheFormulaSays) {
       const double product = 2 * samples * width * width / 1e9;
       const double stage = 3 * product * layers / peer.stages;
       const double seconds = peer.plan->prediction.step_seconds;
-      EXPECT_LE(seconds, double(peer.turns + peer.stages - 1) * stage * 1.01) << name;
+      // A transfer of cpu devices waits until both sides have time, which costs GPipe up to a turn.
+      const int waits = peer.name.starts_with("GPipe") ? 1 : 0;
+      EXPECT_LE(seconds, double(peer.turns + peer.stages - 1 + waits) * stage * 1.01) << name;
       EXPECT_GE(seconds, double(peer.turns + peer.stages - 1) * (stage - product) * 0.99) << name;
     }
   }
@@ -136,18 +143,77 @@ TEST(PipelinePeers, AreEquivalentToTheModelAndNeverFasterThanThePlanner) {
   for (const Cluster& cluster :
        {cluster_of_speeds({1e10, 1e10, 1e10, 1e10}), cluster_of_speeds({3e10, 1e10, 1e10, 2e10}, 1e8, 1e-5)}) {
     const Program whole = chain(6, 32, 64);
-    const double own = synthesize_in_turns(whole, cluster, {}).plan.prediction.step_seconds;
+    SynthesisOptions full;
+    full.effort = Effort::full;
+    const double own = synthesize_in_turns(whole, cluster, full).plan.prediction.step_seconds;
+    // It minimises sums of instructions: steps unfold otherwise by a little.
+    const double usual = synthesize_in_turns(whole, cluster, {}).plan.prediction.step_seconds;
     const std::vector<PeerPlan> peers = pipeline_peers(whole, cluster);
     EXPECT_EQ(peers.size(), 3u);
     for (const PeerPlan& peer : peers) {
       ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;
       EXPECT_GE(peer.plan->prediction.step_seconds, own * (1 - 1e-9)) << peer.name;
+      EXPECT_GE(peer.plan->prediction.step_seconds, usual * 0.99) << peer.name;
       EXPECT_EQ(peer.plan->program.mesh.device_count(), 4) << peer.name;
       const Program& step = peer.step ? *peer.step : whole;
       if (peer.stages == 1) {
         EXPECT_EQ(compare_with_reference(step, peer.plan->program, 5), "") << peer.name;
       }
     }
+  }
+}
+
+/// It cuts the samples of a turn, and adds gradients up behind the turns.
+TEST(PipelinePeers, DataParallelismOfAStepInTurnsCutsItsSamples) {
+  const std::shared_ptr<const TurnedStep> step = turned_step(chain(4), 4);
+  ASSERT_TRUE(step);
+  const double alone = single_device_plan(*step->program, equal_devices(4)).prediction.step_seconds;
+  const Plan plan = data_parallel_plan(*step->program, equal_devices(4));
+  EXPECT_NEAR(plan.prediction.step_seconds, alone / 4, alone / 100);
+  int sums = 0;
+  for (const Instruction& instruction : plan.program.instructions) {
+    if (instruction.opcode != Opcode::all_reduce) continue;
+    EXPECT_EQ(loop_of(*step->program, plan.program, instruction), -1);
+    sums += element_count((*step->program)[plan.program.values[size_t(instruction.result)].node].type.shape) > 1;
+  }
+  EXPECT_EQ(sums, 4);
+}
+
+TEST(PipelinePeers, PlansNameTheHostsThatCollectivesGoOver) {
+  Cluster cluster = equal_devices(8);
+  cluster.hosts.assign(4, Host{"host", Link{1e10, 1e-6}});
+  for (int host = 0; host < 4; ++host) {
+    cluster.hosts[size_t(host)].name += std::to_string(host);
+    for (int device : {2 * host, 2 * host + 1}) cluster.devices[size_t(device)].host = host;
+  }
+  cluster.between = {1e6, 1e-4};
+  int hierarchical = 0;
+  for (const PeerPlan& peer : pipeline_peers(chain(2, 8), cluster)) {
+    ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;
+    for (const Instruction& instruction : peer.plan->program.instructions) {
+      if (instruction.realisation != Realisation::hierarchical) continue;
+      EXPECT_EQ(why_not_hierarchical(peer.plan->program, instruction), "") << peer.name;
+      hierarchical += peer.stages > 1;
+    }
+  }
+  EXPECT_GT(hierarchical, 0);
+}
+
+/// Gradients behind a checkpoint read what it makes again: both lie on one stage.
+TEST(PipelinePeers, ACheckpointIsNotCutFromTheGradientsThatReadIt) {
+  Trace trace("chain.cpp");
+  run_builder(trace, [] {
+    auto [samples, labels] = synthetic_batch(16, 32, 4);
+    Tensor x = samples;
+    for (int layer = 0; layer < 4; ++layer)
+      x = checkpoint([&] { return tanh(matmul(x, parameter("w" + std::to_string(layer), {32, 32}, normal(0.1)))); });
+    minimize(mean(square(matmul(square(x), parameter("head", {32, 32}, normal(0.1))))), SGD{.momentum = 0});
+  });
+  const Program whole = differentiate(trace);
+  const std::vector<PeerPlan> peers = pipeline_peers(whole, equal_devices(4));
+  for (const PeerPlan& peer : peers) {
+    ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;
+    EXPECT_TRUE(peer.stages > 1 || peer.name == "Galvatron (stages)") << peer.name;
   }
 }
 
