@@ -12,6 +12,7 @@
 #include "synth/mesh/device_subsets.h"
 #include "synth/planner/pipelines.h"
 #include "synth/shares/start_shares.h"
+#include "synth/stages/peers/layerwise_pipeline.h"
 #include "synth/stages/peers/pipeline_peers.h"
 #include "synth/support/parameters.h"
 
@@ -141,12 +142,16 @@ class ChoosingTurns {
     if (found.turns > 1) best_->program = std::move(found.program);
   }
 
-  /// Of full effort, plans of other systems that take turns and stages: they also minimise something else than the sum
-  /// of instructions, cut equal stages of unlike devices, and divide stages along two axes.
+  /// Galvatron's plan of the whole step, and of full effort all those of other systems that take turns and stages. They
+  /// minimise something else than the sum of instructions, of which more may hide on two axes; cut equal stages of
+  /// unlike devices; and divide stages along two axes.
   void add_peers() {
-    const bool free = !options_.stages && !options_.pins.any();
-    if (!free || options_.effort != Effort::full || cluster_.devices.size() < 2 || stopped_ || late()) return;
-    for (PeerPlan& peer : pipeline_peers(whole_, cluster_)) {
+    const bool free = !options_.stages && !options_.pins.any() && options_.most_axes > 1;
+    if (!free || options_.effort == Effort::quick || cluster_.devices.size() < 2 || stopped_ || late()) return;
+    std::vector<PeerPlan> peers = options_.effort == Effort::full
+                                      ? pipeline_peers(whole_, cluster_)
+                                      : std::vector{synth::layerwise_pipeline(whole_, cluster_, {})};
+    for (PeerPlan& peer : peers) {
       if (!peer.plan) continue;
       const Prediction& prediction = peer.plan->prediction;
       if (best_ && prediction.step_seconds >= best_->plan.prediction.step_seconds) continue;

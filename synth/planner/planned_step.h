@@ -17,7 +17,8 @@ struct PlannedStep {
 /// Plans the whole step at once. Where no such plan fits, or the fastest one is short of memory, plans the step in
 /// turns (dsl/transform/turns.h) as well, in at least twice as many each time, until memory is not short or more turns
 /// were slower twice. More of them than memory asks for gain nothing: they repeat launches and collectives. Of normal
-/// effort their number is chosen by quick plans. Then tries pipelines, and of full effort those of other systems.
+/// effort their number is chosen by quick plans. Then tries pipelines and Galvatron's plan of the whole step, of full
+/// effort also the pipelines of other systems.
 /// Throws as synthesize does if no number of turns has a plan; the message then says what forbids turns, if something
 /// does.
 PlannedStep synthesize_in_turns(const Program& whole, const Cluster& cluster, const SynthesisOptions& options);
