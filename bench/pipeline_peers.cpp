@@ -119,9 +119,11 @@ int main(int argc, char** argv) {
   app.add_option("NAME", options.names, "models, as in docs/models.md; none: all");
   app.add_flag("--tiny", options.tiny, "one model of each file, at its tiny size");
   app.add_flag("--flat", options.flat, "also plans without stages");
-  app.add_option("--cluster", options.clusters, "cluster files");
-  app.add_option("--memory", options.memory, "of every device, GB")->check(CLI::PositiveNumber);
-  app.add_option("--set", options.settings, "settings of the models, NAME=VALUE");
+  app.add_option("--cluster", options.clusters, "cluster files")->allow_extra_args(false);
+  app.add_option("--memory", options.memory, "of every device, GB")
+      ->check(CLI::PositiveNumber)
+      ->allow_extra_args(false);
+  app.add_option("--set", options.settings, "settings of the models, NAME=VALUE")->allow_extra_args(false);
   CLI11_PARSE(app, argc, argv);
   if (options.clusters.empty())
     for (const char* file :
