@@ -49,7 +49,10 @@ void compare(const std::string& model, const Program& program, const std::string
   std::optional<PlannedStep> own;
   const double start = processor_seconds();
   try {
-    own = synthesize_in_turns(program, cluster, {});
+    SynthesisOptions options;  // as `hetsynth plan` does
+    options.most_axes = synth::usual_axes;
+    options.drop_devices = true;
+    own = synthesize_in_turns(program, cluster, options);
   } catch (const UserError& error) {
     if (error.code() != ExitCode::infeasible) throw;
   }

@@ -143,17 +143,19 @@ TEST(PipelinePeers, AreEquivalentToTheModelAndNeverFasterThanThePlanner) {
   for (const Cluster& cluster :
        {cluster_of_speeds({1e10, 1e10, 1e10, 1e10}), cluster_of_speeds({3e10, 1e10, 1e10, 2e10}, 1e8, 1e-5)}) {
     const Program whole = chain(6, 32, 64);
-    SynthesisOptions full;
+    SynthesisOptions full, normal;
     full.effort = Effort::full;
+    full.most_axes = normal.most_axes = usual_axes;
     const double own = synthesize_in_turns(whole, cluster, full).plan.prediction.step_seconds;
-    // It minimises sums of instructions: steps unfold otherwise by a little.
-    const double usual = synthesize_in_turns(whole, cluster, {}).plan.prediction.step_seconds;
+    const double usual = synthesize_in_turns(whole, cluster, normal).plan.prediction.step_seconds;
     const std::vector<PeerPlan> peers = pipeline_peers(whole, cluster);
     EXPECT_EQ(peers.size(), 3u);
     for (const PeerPlan& peer : peers) {
       ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;
       EXPECT_GE(peer.plan->prediction.step_seconds, own * (1 - 1e-9)) << peer.name;
-      EXPECT_GE(peer.plan->prediction.step_seconds, usual * 0.99) << peer.name;
+      if (peer.stages == 1 && peer.turns == 1) {
+        EXPECT_GE(peer.plan->prediction.step_seconds, usual * (1 - 1e-9)) << peer.name;
+      }
       EXPECT_EQ(peer.plan->program.mesh.device_count(), 4) << peer.name;
       const Program& step = peer.step ? *peer.step : whole;
       if (peer.stages == 1) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "synth/planner/planned_step.h"
 #include "tests/support/test_name.h"
 #include "tests/support/zoo/walk.h"
 #include "verify/verify.h"
@@ -21,9 +22,12 @@ class PipelinePeers : public ::testing::TestWithParam<ListedModel> {};
 INSTANTIATE_TEST_SUITE_P(Models, PipelinePeers, ::testing::ValuesIn(models_with_turns()),
                          [](const auto& info) { return test_name(info.param.name); });
 
-TEST_P(PipelinePeers, AreProvedAndTrainAlike) {
+TEST_P(PipelinePeers, AreProvedAndTrainAlikeAndAreNeverFaster) {
   const TracedModel traced = trace_model(GetParam(), GetParam().tiny);
   const Cluster cluster = four_cores();
+  SynthesisOptions options;
+  options.most_axes = synth::usual_axes;
+  const double own = synthesize_in_turns(traced.program, cluster, options).plan.prediction.step_seconds;
   int pipelines = 0;
   for (const PeerPlan& peer : pipeline_peers(traced.program, cluster)) {
     if (!peer.plan) {
@@ -31,6 +35,7 @@ TEST_P(PipelinePeers, AreProvedAndTrainAlike) {
       continue;
     }
     pipelines += peer.stages > 1 ? 1 : 0;
+    EXPECT_GE(peer.plan->prediction.step_seconds, own * (1 - 1e-9)) << peer.name;
     const Program& step = peer.step ? *peer.step : traced.program;
     const Verification proof = verify(step, peer.plan->program);
     EXPECT_EQ(proof.verdict, Verdict::proved) << peer.name << ": " << proof.summary;
