@@ -127,9 +127,9 @@ testing_support::MachineOptions machine_options(const SmallModel& model, const C
 }
 
 /// The ranks of this process, or all; after training they are gone.
-std::vector<double> train_here(const SmallModel& model, const Plan& plan, const Cluster& ranks,
+std::vector<double> train_here(const Program& program, const Plan& plan, const Cluster& ranks,
                                const testing_support::CudaDoubles& machine, Job* job) {
-  const auto data = data_of(program_of(model));
+  const auto data = data_of(program);
   LaunchOptions launched;
   launched.executor.seed = small_seed;
   launched.executor.threads.threads_per_rank = 1;
@@ -137,7 +137,7 @@ std::vector<double> train_here(const SmallModel& model, const Plan& plan, const 
   launched.cuda = &machine.backend();
   launched.executor.job = job;
   if (job) launched.executor.process_of = place_ranks(ranks, job->count());
-  const auto executor = launch(program_of(model), plan.program, ranks, launched);
+  const auto executor = launch(program, plan.program, ranks, launched);
   TrainOptions train_options;
   train_options.steps = small_steps;
   return train(*executor, *data, train_options).losses;
@@ -146,10 +146,10 @@ std::vector<double> train_here(const SmallModel& model, const Plan& plan, const 
 }  // namespace
 
 Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
-                         testing_support::MachineOptions options) {
+                         testing_support::MachineOptions options, const Program* in_turns) {
   testing_support::CudaDoubles machine(machine_options(model, cluster, options));
   Trained out;
-  out.losses = train_here(model, plan, ranks_of(plan, cluster), machine, nullptr);
+  out.losses = train_here(in_turns ? *in_turns : program_of(model), plan, ranks_of(plan, cluster), machine, nullptr);
   for (int gpu = 0; gpu < machine.options().gpus; ++gpu) out.collectives.push_back(machine.take_collectives(gpu));
   out.left_behind = machine.left_behind();
   return out;
@@ -168,7 +168,7 @@ TrainedProcesses train_in_processes(const SmallModel& model, const Plan& plan, c
     threads.emplace_back([&, p] {
       Job job(network.process(p));
       try {
-        out.losses[size_t(p)] = train_here(model, plan, ranks_of(plan, cluster), machine, &job);
+        out.losses[size_t(p)] = train_here(program_of(model), plan, ranks_of(plan, cluster), machine, &job);
       } catch (const std::exception& error) {
         out.thrown[size_t(p)] = error.what();
         if (!job.failure()) job.announce(error.what());

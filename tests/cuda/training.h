@@ -41,9 +41,10 @@ struct Trained {
   std::string left_behind;                            ///< what the devices did not give back
   std::vector<std::vector<std::string>> collectives;  ///< by GPU
 };
-/// Trains `small_steps` steps. `options.gpus` is set from the cluster.
+/// Trains `small_steps` steps. `options.gpus` is set from the cluster. `in_turns`: what the plan is of, if that is not
+/// the model's program.
 Trained train_on_doubles(const SmallModel& model, const Plan& plan, const Cluster& cluster,
-                         testing_support::MachineOptions options = {});
+                         testing_support::MachineOptions options = {}, const Program* in_turns = nullptr);
 
 /// The same in several processes, which are threads on one machine of doubles.
 struct TrainedProcesses {

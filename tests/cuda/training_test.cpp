@@ -10,6 +10,7 @@
 #include "codegen/interface/device_program.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/launch.h"
+#include "synth/planner/pipelines.h"
 #include "synth/planner/synthesize.h"
 #include "tests/support/by_host.h"
 #include "tests/support/detours.h"
@@ -20,6 +21,7 @@
 namespace hetsynth::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -124,6 +126,29 @@ TEST_P(CudaRun, TwoStagesOfTwoRanks) {
   expect_float64_losses(GetParam(), trained);
   EXPECT_THAT(trained.collectives[0], ::testing::Contains(HasSubstr("send ")));
   EXPECT_THAT(trained.collectives[2], ::testing::Contains(HasSubstr("receive ")));
+}
+
+/// Turns that overlap: a stage computes, exchanges data within its group, and sends and receives both ways at once,
+/// whichever stream goes ahead.
+TEST(CudaStages, OverlappingTurnsHaveTheLossesOfTheWholeStep) {
+  for (const size_t number : {0, 1}) {
+    const SmallModel& model = small_models()[number];
+    const Cluster cluster = devices({1, 1, 1, 1});
+    for (const int stages : {2, 4}) {
+      std::vector<TurnTrial> tried;
+      const std::optional<PipelinePlan> pipeline =
+          best_pipeline(program_of(model), cluster, {.stages = stages, .turns = 3}, &tried);
+      ASSERT_TRUE(pipeline) << model.name << ", " << stages << " stages";
+      const std::vector<LoopSchedule::Run>& order = pipeline->plan.program.schedules.at(0).order;
+      EXPECT_FALSE(std::ranges::is_sorted(order, {}, &LoopSchedule::Run::turn)) << "turns overlap";
+      const std::string text =
+          generate(pipeline->program, pipeline->plan.program, ranks_of(pipeline->plan, cluster), 1).files.at(0).text;
+      EXPECT_THAT(text, AnyOf(HasSubstr("context->rising_stream"), HasSubstr("context->falling_stream")));
+      for (const Eager eager : {Eager::compute, Eager::communication, Eager::random})
+        expect_float64_losses(model, train_on_doubles(model, pipeline->plan, cluster, adversary(eager, Turns::shuffled),
+                                                      &pipeline->program));
+    }
+  }
 }
 
 TEST(CudaProfile, TellsEveryKernelProductAndTransferOfAStepAndChangesNothing) {

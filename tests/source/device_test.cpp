@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <regex>
 
 #include "dsl/ir/trace.h"
@@ -92,6 +93,32 @@ TEST(DeviceSource, DamagedSendsAreFound) {
   EXPECT_THAT(damaged("ncclSend(" + place + ", " + count + ", nccl_float32, 0"), HasSubstr("the peer of the send"));
   EXPECT_THAT(damaged("ncclSend(" + place + ", " + count + ", nccl_int32, 1"), HasSubstr("the type of the send"));
   EXPECT_THAT(damaged("ncclRecv(" + place + ", " + count + ", nccl_float32, 1"), HasSubstr("but takes ncclSend"));
+}
+
+/// What is sent has a communicator and a stream for its direction.
+TEST(DeviceSource, SendsOverAnotherCommunicatorOrStreamAreFound) {
+  int damaged = 0;
+  for (const int rank : {0, 2}) {
+    const std::string& text = host_of(staged(), rank);
+    for (const std::string way : {"rising", "falling"}) {
+      const std::string other = way == "rising" ? "falling" : "rising";
+      for (const auto& [from, to, found] : std::vector<std::array<std::string, 3>>{
+               {"context->" + way + "_stream", "context->communication_stream",
+                "that is not on the " + way + "_stream"},
+               {"context->" + way + "_stream", "context->" + other + "_stream",
+                "that is not on the " + way + "_stream"},
+               {"hetsynth_nccl_" + way + "_communicator", "hetsynth_nccl_communicator", "that is not on the"},
+               {"compute_stream) || hetsynth_wait(context, ", "compute_stream) || hetsynth_wait(context, 1", ""}}) {
+        const size_t at = text.find(from);
+        if (at == std::string::npos) continue;
+        ++damaged;
+        const SourceCheck result = check(staged(), rank, text.substr(0, at) + to + text.substr(at + from.size()));
+        EXPECT_EQ(result.verdict, Verdict::refuted) << from << " to " << to << ": " << result.summary;
+        EXPECT_THAT(result.summary, HasSubstr(found));
+      }
+    }
+  }
+  EXPECT_GE(damaged, 12);
 }
 
 /// Every statement about a transfer, damaged: dropped, and each number of it changed.

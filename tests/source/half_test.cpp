@@ -122,5 +122,35 @@ TEST(HalfSource, AProductOfTheOtherFormatIsTold) {
   }
 }
 
+/// Counts of overflows are 0 for all usual numbers: that of a large gradient was taken for that of a smaller one, which
+/// takes less to compute, and once the parameter was updated in place nothing could be followed any more.
+TEST(HalfSource, CountsOfOverflowsBelongToTheirGradient) {
+  Trace trace("tied.cpp");
+  run_builder(trace, [] {
+    mixed_precision("bf16", DynamicLossScale{});
+    auto [tokens, next] = token_batch(4, 6, 60);
+    Tensor words = parameter("words", {60, 16}, normal(0.3)), places = parameter("places", {6, 16}, normal(0.3));
+    Tensor x = embedding(words, tokens) + places;
+    Tensor h = gelu(matmul(x, parameter("w", {16, 16}, normal(0.3))));
+    minimize(cross_entropy(einsum("btc,vc->btv", h, words), next), Adam{});
+  });
+  const Program program = differentiate(trace);
+  const Cluster cluster = cuda_devices({1e9});
+  const Generated g = generated_for_cuda(program, single_device_plan(program, cluster).program, cluster);
+  const SourceCheck found = check(g, 0);
+  EXPECT_EQ(found.verdict, Verdict::proved) << "line " << found.line << ": " << found.summary;
+  // What is too large is seen, too: the largest float, by far.
+  const std::string& kernels = g.devices[0].files.at(1).text;
+  const std::string count = "d_words_overflows_ += (max_f32(d_words_, -d_words_) <= ", largest = "3.4028235e+38f";
+  const size_t at = kernels.find(count + largest);
+  ASSERT_NE(at, std::string::npos) << kernels;
+  for (const std::string& other : {"1.0e+38f", "3.4028235e+37f", "1.0e+30f"}) {
+    Generated damaged = g;
+    std::string& text = damaged.devices[0].files[1].text;
+    text.replace(at + count.size(), largest.size(), other);
+    EXPECT_EQ(check(damaged, 0).verdict, Verdict::refuted) << other;
+  }
+}
+
 }  // namespace
 }  // namespace hetsynth::test

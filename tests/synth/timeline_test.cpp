@@ -93,6 +93,44 @@ TEST(Timeline, StagesWorkAtOnce) {
   EXPECT_EQ(timeline.devices[1].compute_seconds, 8);
 }
 
+/// What goes each way between stages takes a stream of its own, beside collectives.
+TEST(Timeline, SendsOfBothDirectionsAndCollectivesRunAtOnce) {
+  ProgramBuilder b;
+  SpmdProgram spmd;
+  spmd.mesh.axes = {{"pp", 2}};
+  std::vector<InstructionPrice> prices;
+  const auto send = [&](int from) {
+    const NodeId node = b.input("x" + std::to_string(spmd.leaves.size()), {6, 4});
+    const ValueId leaf = ValueId(spmd.values.size());
+    spmd.values.push_back({"x", node, {Placement::stage(from)}});
+    spmd.values.push_back({"x@other", node, {Placement::stage(1 - from)}});
+    spmd.leaves.push_back(leaf);
+    Instruction send;
+    send.opcode = Opcode::send, send.result = leaf + 1, send.operands = {leaf}, send.axis = 0;
+    send.root = from, send.to = 1 - from;
+    spmd.instructions.push_back(send);
+    prices.push_back(Example::price({5, 5}, 96));
+  };
+  send(0);
+  send(1);
+  send(0);
+  const NodeId node = b.input("y", {6, 4});
+  const ValueId leaf = ValueId(spmd.values.size());
+  spmd.values.push_back({"y", node, {Placement::stage(0)}});
+  spmd.values.push_back({"y@all", node, {Placement::replicated()}});
+  spmd.leaves.push_back(leaf);
+  Instruction broadcast;
+  broadcast.opcode = Opcode::broadcast, broadcast.result = leaf + 1, broadcast.operands = {leaf}, broadcast.axis = 0;
+  spmd.instructions.push_back(broadcast);
+  prices.push_back(Example::price({8, 8}, 96));
+  const Timeline timeline = simulate(spmd, prices, in_order(4, true));
+  EXPECT_EQ(timeline.spans[0][1].start, 0);
+  EXPECT_EQ(timeline.spans[1][0].start, 0) << "the other way";
+  EXPECT_EQ(timeline.spans[2][0].start, 5) << "behind what goes the same way";
+  EXPECT_EQ(timeline.spans[3][0].start, 0) << "a collective";
+  EXPECT_EQ(timeline.seconds, 10);
+}
+
 TEST(Timeline, OverlapsCommunicationOnDevicesWithAStreamForIt) {
   Timeline timeline = Example().on(DeviceKind::cuda);
   EXPECT_EQ(timeline.seconds, 7);  // the gather hides y; z waits for the gather
