@@ -25,6 +25,7 @@ using ::testing::HasSubstr;
 struct Example {
   Program reference;
   SpmdProgram program;
+  BucketedProgram alone;
   NodeId x = -1, w = -1, y = -1, z = -1;
 
   Example() {
@@ -54,12 +55,13 @@ struct Example {
     gather.table = 0;
     use.node = z, use.operands = {3}, use.result = 4, use.splits = {Split{}};
     p.instructions = {make, gather, use};
+    alone = without_buckets(p);
   }
 
   DeviceSchedule schedule(int64_t memory_bytes) const {
     Cluster cluster = cuda_cluster({1, 2});
     for (Device& device : cluster.devices) device.memory_bytes = memory_bytes;
-    return codegen::cuda::schedule(reference, without_buckets(program), cluster, 1, {});
+    return codegen::cuda::schedule(reference, alone, cluster, 1, {});
   }
 };
 
@@ -77,7 +79,7 @@ TEST(CudaAhead, AGatherRunsBesideWhatStandsBeforeIt) {
   EXPECT_EQ(schedule.steps[size_t(transfer)].begins, 0);
   const std::string text = codegen::cuda::host_text(schedule, cuda_cluster({1, 2}));
   const size_t recorded = text.find("if (hetsynth_record(context, 0, compute_stream)) return 1;  // what ");
-  const size_t computed = text.find("if (launch(context, compute_stream, kernel_compute_y");
+  const size_t computed = text.find("if (launch(context, compute_stream, ");
   const size_t waited = text.find("if (hetsynth_wait(context, 0, communication_stream)) return 1;");
   ASSERT_NE(recorded, std::string::npos) << text;
   EXPECT_LT(recorded, computed);

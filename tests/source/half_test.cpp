@@ -139,12 +139,13 @@ TEST(HalfSource, CountsOfOverflowsBelongToTheirGradient) {
   const Generated g = generated_for_cuda(program, single_device_plan(program, cluster).program, cluster);
   const SourceCheck found = check(g, 0);
   EXPECT_EQ(found.verdict, Verdict::proved) << "line " << found.line << ": " << found.summary;
-  // What is too large is seen, too: the largest float, by far.
+  // What is too large is seen, too, where the gradient lies in memory.
   const std::string& kernels = g.devices[0].files.at(1).text;
-  const std::string count = "d_words_overflows_ += (max_f32(d_words_, -d_words_) <= ", largest = "3.4028235e+38f";
+  const std::string count = "d_places_overflows_ += (max_f32(d_places[at], -d_places[at]) <= ";
+  const std::string largest = "3.4028235e+38f";
   const size_t at = kernels.find(count + largest);
   ASSERT_NE(at, std::string::npos) << kernels;
-  for (const std::string& other : {"1.0e+38f", "3.4028235e+37f", "1.0e+30f"}) {
+  for (const std::string other : {"1.0e+38f", "3.4028235e+37f", "1.0e+30f"}) {
     Generated damaged = g;
     std::string& text = damaged.devices[0].files[1].text;
     text.replace(at + count.size(), largest.size(), other);

@@ -130,13 +130,14 @@ TEST(PipelinePeers, StagesHaveEqualNumbersOfLayers) {
       EXPECT_EQ(layers, 8 / stages) << stages << " stages, stage " << stage;
     }
   }
-  EXPECT_FALSE(balanced_cuts(step->layers, {{1}, {1}}, 3)) << "two cuts are needed";
+  EXPECT_FALSE(balanced_cuts(step->layers, {{1}, {1}, {1}}, 3)) << "two cuts are needed";
 }
 
 TEST(PipelinePeers, ACutLiesWhereLessIsSent) {
   const std::vector<double> weights(16, 1);
-  EXPECT_THAT(balanced_cuts(weights, {{7, 8, 10}, {4, 9, 2}}, 2)->ends, ElementsAre(10, 16));
-  EXPECT_THAT(balanced_cuts(weights, {{7, 8, 11}, {9, 9, 2}}, 2)->ends, ElementsAre(8, 16)) << "11 is too far";
+  EXPECT_THAT(balanced_cuts(weights, {{7, 8, 10}, {4, 9, 2}, {4, 9, 2}}, 2)->ends, ElementsAre(10, 16));
+  EXPECT_THAT(balanced_cuts(weights, {{7, 8, 11}, {9, 9, 2}, {9, 9, 2}}, 2)->ends, ElementsAre(8, 16))
+      << "11 is too far";
 }
 
 TEST(PipelinePeers, AreEquivalentToTheModelAndNeverFasterThanThePlanner) {
