@@ -64,7 +64,7 @@ void check_memory_floor(const Problem& problem) {
   SourceLocation where;
   where.file = problem.cluster.file;
   std::string blame = "a smaller model";
-  if (floor.activations > floor.parameters + floor.states)
+  if (floor.activations + floor.inputs > floor.parameters + floor.states)
     blame =
         problem.recompute ? "a smaller batch" : "a smaller batch, or values made again (leave out --forbid recompute)";
   throw UserError(

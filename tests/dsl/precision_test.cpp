@@ -67,7 +67,7 @@ void expect_error(const std::function<void()>& builder, const char* message, con
 TEST(Bf16, RefusesMixedTypes) {
   auto a = [] { return fresh_parameter({3, 3}, ones()); };
   expect_error([&] { einsum("ij,jk->ik", cast(a(), bf16), a()); }, "the arguments have different element types",
-               "cast argument 1: cast(x, bf16)");
+               "cast argument 2: cast(x, bf16)");
   expect_error([&] { matmul(a(), cast(a(), bf16)); }, "[matmul] the arguments have different element types",
                "found:    f32[3,3] and bf16[3,3]");
   expect_error([&] { exp(cast(a(), bf16)); }, "argument 1 is bf16, which only products take",
