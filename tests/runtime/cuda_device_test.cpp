@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "dsl/base/error.h"
 #include "dsl/jit/compiler.h"
@@ -22,12 +23,15 @@ using ::testing::HasSubstr;
 // ---- a driver that writes down what it is asked for ----
 
 std::vector<std::string> calls;
-int fail_launch = 0;
+int fail_launch = 0, streams = 0;
 size_t free_bytes = size_t(1) << 30;
 
 void* handle(intptr_t number) { return reinterpret_cast<void*>(number); }
 std::string stream_name(void* stream) {
-  return stream == handle(100) ? "compute" : stream == handle(101) ? "communication" : "other";
+  const std::map<void*, std::string> names{
+      {handle(100), "compute"}, {handle(101), "communication"}, {handle(102), "rising"}, {handle(103), "falling"}};
+  const auto name = names.find(stream);
+  return name == names.end() ? "other" : name->second;
 }
 
 Api make_double() {
@@ -73,7 +77,10 @@ Api make_double() {
     calls.push_back(fmt::format("copy {} on {}", bytes, stream_name(stream)));
     return 0;
   };
-  d.stream_create = [](void** stream, unsigned, int priority) { return *stream = handle(priority < 0 ? 101 : 100), 0; };
+  d.stream_create = [](void** stream, unsigned, int priority) {
+    if (priority >= 0) streams = 0;  // of a device the one that computes comes first
+    return *stream = handle(100 + streams++), 0;
+  };
   d.stream_destroy = [](void*) { return 0; };
   d.stream_query = [](void* stream) { return calls.push_back("await " + stream_name(stream)), 0; };
   d.memory_info = [](size_t* free, size_t* total) { return *free = *total = free_bytes, 0; };
@@ -145,7 +152,7 @@ TEST_F(CudaDeviceTest, CopiesGoThroughTheComputeStreamAndAreAwaited) {
                                  "synchronize compute"));
 }
 
-TEST_F(CudaDeviceTest, StepIssuesToTwoStreamsAndAwaitsBoth) {
+TEST_F(CudaDeviceTest, StepIssuesToItsStreamsAndAwaitsAll) {
   auto rank = device([](HetsynthContext* context) {
     void* none[] = {nullptr};
     int failed = hetsynth_launch(context, 0, 1, 7, 256, 0, none);
@@ -160,7 +167,8 @@ TEST_F(CudaDeviceTest, StepIssuesToTwoStreamsAndAwaitsBoth) {
   EXPECT_EQ(rank->step({}), 0);
   EXPECT_THAT(calls, ElementsAre("write 16 at 0 on compute", "launch 5 7x256 on compute", "compute records 200",
                                  "communication waits for 200", "copy 32 on communication", "communication records 201",
-                                 "compute waits for 201", "await compute", "await communication"));
+                                 "compute waits for 201", "await compute", "await communication", "await rising",
+                                 "await falling"));
 }
 
 TEST_F(CudaDeviceTest, FailedLaunchNamesTheKernelAndAbortsTheCommunicators) {
