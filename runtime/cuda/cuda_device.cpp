@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <span>
 #include <stdexcept>
 #include <thread>
 
@@ -66,7 +69,8 @@ void CudaDevice::allocate(int64_t bytes) {
 void CudaDevice::create_streams() {
   int least = 0, greatest = 0;
   require(driver_.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
-  for (void*& stream : streams_) {
+  const bool sends = rank_.ranks && !rank_.ranks->sending_axes().empty();
+  for (void*& stream : std::span(streams_).first(sends ? stream_count : 2)) {
     const int priority = &stream == streams_ ? least : greatest;
     if (rank_.part.context)
       require(driver_.green_stream_create(&stream, rank_.part.green, stream_non_blocking, priority),
@@ -147,7 +151,7 @@ int CudaDevice::step(HetsynthContext context) {
   set_clock(context);
   if (int code = issue(context); code || group_depth_ != 0) fail_step(code);
   for (int stream = 0; stream < stream_count; ++stream)
-    if (int error = await(stream)) fail_step(error);
+    if (int error = streams_[stream] ? await(stream) : 0) fail_step(error);
   return 0;
 }
 

@@ -36,7 +36,7 @@ class CudaDevice : public RankDevice {
   void* leader_communicator(int axis);
   void* rising_communicator(int axis);
   void* falling_communicator(int axis);
-  /// 0 computes, 1 carries collectives; 2 and 3 what stages send to higher coordinates and to lower ones.
+  /// 0 computes, 1 carries collectives; 2 and 3, where stages send, what goes to higher coordinates and to lower ones.
   static constexpr int stream_count = 4;
   int number_of(const void* stream) const;
   const Nccl& nccl() const { return api_.nccl; }

@@ -106,6 +106,10 @@ Api make_double() {
         fmt::format("connect rank {} of {} id {} blocking {}", rank, ranks, int(id.bytes[127]), config->blocking));
     return *communicator = handle(300 + rank), nccl_in_progress;
   };
+  api.nccl.split = [](void*, int color, int, void** part, NcclConfig*) {
+    calls.push_back(fmt::format("split off {}", color));
+    return *part = handle(310), 0;
+  };
   api.nccl.asynchronous_error = [](void*, int* state) { return *state = 0, 0; };
   api.nccl.finalize = [](void*) { return 0; };
   api.nccl.destroy = [](void*) { return calls.push_back("disconnect"), 0; };
@@ -118,7 +122,7 @@ class CudaDeviceTest : public ::testing::Test {
  protected:
   void SetUp() override { calls.clear(), fail_launch = 0; }
 
-  std::unique_ptr<RankDevice> device(StepFunction step) {
+  std::unique_ptr<RankDevice> device(StepFunction step, std::vector<int> sending_axes = {}) {
     CudaRank rank;
     rank.rank = 1;
     rank.cubin = "cubin";
@@ -127,6 +131,7 @@ class CudaDeviceTest : public ::testing::Test {
     rank.events = 2;
     rank.largest_tensors = {{"wte", int64_t(12) << 20}};
     rank.ranks = std::make_shared<NcclRanks>(api_.nccl, Mesh{{{"dp", 2}}}, std::vector<bool>{true, true});
+    rank.ranks->set_sending_axes(std::move(sending_axes));
     return cuda_device(api_, rank);
   }
 
@@ -167,8 +172,23 @@ TEST_F(CudaDeviceTest, StepIssuesToItsStreamsAndAwaitsAll) {
   EXPECT_EQ(rank->step({}), 0);
   EXPECT_THAT(calls, ElementsAre("write 16 at 0 on compute", "launch 5 7x256 on compute", "compute records 200",
                                  "communication waits for 200", "copy 32 on communication", "communication records 201",
-                                 "compute waits for 201", "await compute", "await communication", "await rising",
-                                 "await falling"));
+                                 "compute waits for 201", "await compute", "await communication"));
+}
+
+TEST_F(CudaDeviceTest, AStepOfStagesHasAStreamForEachDirection) {
+  auto rank = device(
+      [](HetsynthContext* context) {
+        int failed = context->rising_stream != handle(102) || context->falling_stream != handle(103);
+        failed |= hetsynth_record(context, 0, 0) | hetsynth_wait(context, 0, 2);
+        return failed | hetsynth_device_copy(context, 2, context->arena, context->arena + 64, 32);
+      },
+      {0});
+  rank->allocate(4096);
+  calls.clear();
+  EXPECT_EQ(rank->step({}), 0);
+  EXPECT_THAT(
+      calls, ElementsAre("write 16 at 0 on compute", "compute records 200", "rising waits for 200", "copy 32 on rising",
+                         "await compute", "await communication", "await rising", "await falling"));
 }
 
 TEST_F(CudaDeviceTest, FailedLaunchNamesTheKernelAndAbortsTheCommunicators) {
