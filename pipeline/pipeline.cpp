@@ -137,8 +137,31 @@ void take_turns_of(Compilation& c, Program in_turns, TurnCount count) {
   c.turns = count;
 }
 
+/// Stages that are asked for are there, or a message says why not.
+void refuse_what_stages_exclude(const Compilation& c) {
+  if (c.stages.value_or(1) < 2) return;
+  const auto& settings = c.model_options.settings();
+  const auto turns = settings.find("turns");
+  Diagnostic diagnostic{.tag = "stages"};
+  if (c.pins.any()) {
+    diagnostic.message = "what a plan has to keep to is not known of pipelines";
+    diagnostic.expected = "no pins beside --stages";
+    diagnostic.found = fmt::format("--stages {} with pins, a ratio, a mesh or forbidden instructions", *c.stages);
+    diagnostic.mend = "leave --stages out, or --pin, --pins, --ratio, --mesh and --forbid";
+  } else if (turns != settings.end() && (c.turns.last_apart || c.turns.turns < 2)) {
+    diagnostic.message = "stages compute at the same time where turns overlap";
+    diagnostic.expected = "two turns or more, none of them apart";
+    diagnostic.found = fmt::format("--stages {} with --turns {}", *c.stages, turns->second);
+    diagnostic.mend = "give another number of turns, or leave --turns out";
+  } else {
+    return;
+  }
+  throw UserError(std::move(diagnostic), ExitCode::usage);
+}
+
 /// The plan of the step as it was asked for, or in the turns that are faster.
 Plan searched_in_turns(Compilation& c, SynthesisOptions options) {
+  refuse_what_stages_exclude(c);
   options.runners_up = 2;
   options.strategies = &c.strategies;
   const bool pinned = c.model_options.settings().contains("turns");

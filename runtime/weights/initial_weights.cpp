@@ -63,12 +63,15 @@ void check_shape(const Node& parameter, const std::string& tensor, const TensorT
 
 InitialWeights find_weights(const Program& program, const WeightFile& file, const WeightMap& map) {
   InitialWeights out;
-  std::set<std::string> used;
+  std::set<std::string> used, parameters;
+  for (const Node& node : program.nodes)
+    if (node.kind == NodeKind::parameter) parameters.insert(node.name);
   for (const Node& node : program.nodes) {
     if (node.kind != NodeKind::parameter) continue;
     ++out.parameters;
     const std::optional<WeightPlace> place = map.start_of(node.name);
-    if (const std::string original = map.original_of(node.name); !original.empty()) out.copies[node.name] = original;
+    if (const std::string original = map.original_of(node.name); original != node.name && parameters.contains(original))
+      out.copies[node.name] = original;
     if (!place) {
       out.missing.push_back(node.name);
       continue;
@@ -110,9 +113,11 @@ std::string text(const InitialWeights& weights, const WeightFile& file) {
   std::string out = fmt::format("weights: {} of {} from {}\n", weights.taken.size(),
                                 counted(weights.parameters, "parameter"), file.description());
   if (!weights.missing.empty())
-    out += fmt::format("  {} their starting values: {}\n",
-                       weights.missing.size() == 1 ? "1 keeps" : fmt::format("{} keep", weights.missing.size()),
-                       short_list(weights.missing));
+    out +=
+        fmt::format("  {}: {}\n",
+                    weights.missing.size() == 1 ? "1 keeps its starting values"
+                                                : fmt::format("{} keep their starting values", weights.missing.size()),
+                    short_list(weights.missing));
   std::vector<std::string> unlike;
   for (const std::string& name : weights.missing)
     if (const auto copy = weights.copies.find(name); copy != weights.copies.end())

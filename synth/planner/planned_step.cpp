@@ -192,7 +192,7 @@ class ChoosingTurns {
     const size_t devices = cluster_.devices.size();
     Diagnostic diagnostic{.tag = "stages",
                           .message = fmt::format("no pipeline of {} stages was found", *options_.stages),
-                          .mend = "take fewer stages, or leave their number to the planner"};
+                          .mend = "take another number of stages or of turns, or leave them to the planner"};
     if (size_t(*options_.stages) > devices)
       diagnostic.expected = fmt::format("at most {}, one for each device", devices);
     const std::vector<int64_t> possible = possible_turns(whole_);

@@ -115,6 +115,19 @@ TEST_F(HardClusters, PinsThatContradict) {
   refused("--cluster c.toml --ratio 0,0", 2, {"a ratio has a share for every device"});
 }
 
+/// Stages that are asked for are not left out in silence.
+TEST_F(HardClusters, StagesBesideWhatTheyExclude) {
+  const std::string stages = "--cluster c.toml --stages 2 ";
+  for (const std::string pins : {"--mesh 2", "--ratio 2,1", "--pin w1=replicated", "--forbid all_gather"})
+    refused(stages + pins, 2,
+            {"[stages] what a plan has to keep to is not known of pipelines", "no pins beside --stages",
+             "--stages 2 with pins, a ratio, a mesh or forbidden instructions", "leave --stages out, or --pin"});
+  for (const std::string turns : {"1", "2+1"})
+    refused(stages + "--batch 12 --turns " + turns, 2,
+            {"[stages] stages compute at the same time where turns overlap", "two turns or more, none of them apart",
+             "--stages 2 with --turns " + turns, "give another number of turns, or leave --turns out"});
+}
+
 TEST_F(HardClusters, ATimeLimitOfZeroOnTwoAxes) {
   place.write("eight.toml", cluster(2, 4, "1 GiB"));
   const Json plan = planned("--set batch=30000 --cluster eight.toml --mesh-axes auto --time-limit 0");

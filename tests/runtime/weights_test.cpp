@@ -210,13 +210,24 @@ TEST_F(Weights, ThatAreMissingOrLeftAreTold) {
   EXPECT_THAT(found.missing, ElementsAre("bias"));
   EXPECT_THAT(found.left, ElementsAre("net.out.bias", "net.pooler"));
   EXPECT_THAT(text(found, file), AllOf(HasSubstr("weights: 3 of 4 parameters from foreign.st, 6 tensors"),
-                                       HasSubstr("1 keeps their starting values: bias"),
+                                       HasSubstr("1 keeps its starting values: bias"),
                                        HasSubstr("left in the file: 2 tensors (net.out.bias, net.pooler)")));
   const auto ranks = executor(program);
   ranks->initialise();
   const HostTensor before = tensor(*ranks, "bias");
   take_weights(found, file, *ranks);
   EXPECT_EQ(tensor(*ranks, "bias").bytes, before.bytes);
+}
+
+/// A beginning that leaves no name of the model makes no copy of anything.
+TEST_F(Weights, CopiesAreOfParametersOfTheModelAlone) {
+  const Program program = small();
+  for (const std::string beginning : {"b", "bi", ""}) {
+    folder.write("rules.toml", "copies = [\"" + beginning + "\"]\n" +
+                                   std::string(rules).substr(0, std::string(rules).find("\"bias\"")));
+    const InitialWeights found = find_weights(program, WeightFile(folder.path("foreign.st")), map());
+    EXPECT_THAT(found.copies, ::testing::IsEmpty()) << beginning;
+  }
 }
 
 TEST_F(Weights, OfOneNameNeedNoRules) {
