@@ -5,6 +5,7 @@
 
 #include <regex>
 
+#include "hetsynth/build_paths.h"
 #include "tests/cli/command.h"
 
 namespace hetsynth::testing {
@@ -50,6 +51,22 @@ TEST_F(RightModels, SchedulesThatEndAtZeroAndSlowMomentsTrain) {
                                 "LAMB{.beta2 = 0.99999999}"}) {
     write("", optimizer);
     EXPECT_EQ(run().code, 0) << optimizer;
+  }
+}
+
+/// With one sample a turn the sum of a gradient over samples is that gradient, which was taken for the sum: right texts
+/// of GPUs were refuted in stages, and without them not followed to their end.
+TEST_F(RightModels, OneSampleATurnIsFollowedOnGpus) {
+  place.write("two.toml",
+              "[[host]]\nname = \"a\"\ninside = { bandwidth = \"12 GB/s\", latency = \"2 us\" }\n"
+              "[[host.device]]\nname = \"g\"\nmodel = \"V100\"\ncount = 2\n");
+  const std::string gpt = std::string(HETSYNTH_SOURCE_DIR) + "/examples/gpt.cpp";
+  const std::string size = " --set layers=1 --set width=16 --set seq=8 --batch 4";
+  for (const std::string options : {"--stages 2 --turns 4", "--without 'g[1]' --turns 4"}) {
+    const Outcome plan = place.run("plan " + gpt + size + " --cluster two.toml " + options + " -o plan.json");
+    ASSERT_EQ(plan.code, 0) << plan.err;
+    const Outcome verified = place.run("verify " + gpt + " plan.json" + size + " --source");
+    EXPECT_EQ(verified.code, 0) << options << verified.out << verified.err;
   }
 }
 
