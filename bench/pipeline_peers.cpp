@@ -40,8 +40,7 @@ struct Summary {
 
 /// A step with its turns and stages.
 std::string text(double seconds, int64_t turns, const Plan& plan) {
-  const int stages = has_stages(plan.program) ? plan.program.mesh.axes[0].size : 1;
-  return fmt::format("{:.1f} ms, {} x {}", seconds * 1e3, turns, stages);
+  return fmt::format("{:.1f} ms, {} x {}", seconds * 1e3, turns, stage_count(plan.program));
 }
 
 void compare(const std::string& model, const Program& program, const std::string& name, const Cluster& cluster,

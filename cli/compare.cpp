@@ -20,14 +20,13 @@ const DevicePrediction& fullest_device(const Plan& plan) {
   return *std::ranges::max_element(plan.prediction.devices, {}, fill);
 }
 
-int stages_of(const Plan& plan) { return has_stages(plan.program) ? plan.program.mesh.axes[0].size : 1; }
-
 std::string row(const std::string& name, const Plan& plan, double ratio, int64_t turns) {
   const DevicePrediction& fullest = fullest_device(plan);
   std::string memory = bytes_text(double(fullest.memory_bytes));
   if (fullest.memory_limit_bytes > 0) memory += " of " + bytes_text(double(fullest.memory_limit_bytes));
   return fmt::format("  {:<34} {:>10} {:>9.2f} {:>6} {:>7}  {:<24} {}\n", name,
-                     seconds_text(plan.prediction.step_seconds), ratio, turns, stages_of(plan), memory, fullest.device);
+                     seconds_text(plan.prediction.step_seconds), ratio, turns, stage_count(plan.program), memory,
+                     fullest.device);
 }
 
 }  // namespace
@@ -54,7 +53,7 @@ std::string with_comparison(const std::string& plan_json, const Plan& plan, cons
       entry.update({{"step_seconds", peer.plan->prediction.step_seconds},
                     {"ratio", peer.plan->prediction.step_seconds / plan.prediction.step_seconds},
                     {"turns", peer.turns},
-                    {"stages", stages_of(*peer.plan)},
+                    {"stages", stage_count(peer.plan->program)},
                     {"fullest_device", fullest.device},
                     {"memory_bytes", fullest.memory_bytes},
                     {"memory_limit_bytes", fullest.memory_limit_bytes}});

@@ -168,7 +168,8 @@ void* hetsynth_nccl_communicator(HetsynthContext*, int axis);
 /// and over the leaders of the group's hosts, in order. Null for a rank that is the only one, or leads no host.
 void* hetsynth_nccl_host_communicator(HetsynthContext*, int axis);
 void* hetsynth_nccl_leader_communicator(HetsynthContext*, int axis);
-/// The same ranks as hetsynth_nccl_communicator, for what stages send to higher coordinates, and to lower ones.
+/// These are further communicators over the ranks of hetsynth_nccl_communicator: stages send over the first to higher
+/// coordinates, over the second to lower ones.
 void* hetsynth_nccl_rising_communicator(HetsynthContext*, int axis);
 void* hetsynth_nccl_falling_communicator(HetsynthContext*, int axis);
 

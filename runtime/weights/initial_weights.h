@@ -20,7 +20,7 @@ struct InitialWeights {
   std::vector<Taken> taken;          ///< in the order of the model
   int64_t parameters = 0;            ///< of the model
   std::vector<std::string> missing;  ///< parameters that keep their starting values
-  /// Of the model's parameters those that the rules call copies, with what they are to start as.
+  /// The parameters of the model that the rules call copies, each with the one whose start it takes.
   std::map<std::string, std::string> copies;
   std::vector<std::string> left;  ///< tensors of the file that nobody wants, but for those that the rules ignore
 };

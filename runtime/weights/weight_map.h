@@ -43,7 +43,8 @@ class WeightMap {
 
   /// The rule for a parameter; none if there is none. Of several the first counts.
   std::optional<WeightPlace> place_of(const std::string& parameter) const;
-  /// Of a parameter without a rule whose name is that of another behind one of `copies`, that other; of others "".
+  /// Returns the parameter that this one is a copy of: what is left of its name behind one of the beginnings `copies`.
+  /// Empty for a parameter that has a rule of its own or begins with none of them.
   std::string original_of(const std::string& parameter) const;
   /// The place of what a parameter starts as: its original's, or its own.
   std::optional<WeightPlace> start_of(const std::string& parameter) const;

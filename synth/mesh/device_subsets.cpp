@@ -27,6 +27,11 @@ Cluster restricted(const Cluster& cluster, const std::vector<int>& devices) {
   return out;
 }
 
+Cluster without_memory_limits(Cluster cluster) {
+  for (Device& device : cluster.devices) device.memory_bytes = 0;
+  return cluster;
+}
+
 std::string device_list(const Cluster& cluster) {
   constexpr size_t most_names = 6;
   const auto& devices = cluster.devices;

@@ -10,6 +10,9 @@ namespace hetsynth::synth {
 /// The cluster reduced to some devices, in the order given, and to the hosts they are on.
 Cluster restricted(const Cluster& cluster, const std::vector<int>& devices);
 
+/// The cluster with devices of any memory.
+Cluster without_memory_limits(Cluster cluster);
+
 /// Its devices by name: "fast, slow", and a long list by its ends: "gpu[0] .. gpu[15] (16 devices)".
 std::string device_list(const Cluster& cluster);
 

@@ -20,23 +20,21 @@
 #include "synth/stages/stage_schedule.h"
 #include "synth/stages/staged_plan.h"
 #include "synth/stages/staged_prediction.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth {
 namespace {
 
 using namespace synth;
 
-/// Groups of a pipeline; divisions that get a schedule, of each size of groups and number of turns; and pipelines that
-/// are simulated, of all.
-constexpr size_t most_groups = 16, most_divisions = 3, most_simulated = 8;
+/// Groups of a pipeline, and divisions that get a schedule, of each size of groups and number of turns.
+constexpr size_t most_groups = 16, most_divisions = 3;
 /// How much shorter than by the formula of divisions steps turn out to be, at most.
 constexpr double formula_above = 0.1;
 /// Where no division comes near, with so many turns, more of them hardly help.
 constexpr double far_from_worth = 2;
 constexpr int64_t enough_turns = 8;
 constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Most turns.
-constexpr int64_t most_turns = 64;
 
 /// A pipeline with its schedule.
 struct Pipeline {
@@ -50,14 +48,8 @@ struct Pipeline {
   double seconds = 0;  ///< by its schedule
   BusiestDevice busiest = {};
   bool held_back = false;  ///< fewer turns are under way than would be fastest, as memory is short
-  int stages() const { return program.mesh.axes[0].size; }
+  int stages() const { return stage_count(program); }
 };
-
-/// What one device holds of a plan where nothing limits it.
-Cluster without_limits(Cluster cluster) {
-  for (Device& device : cluster.devices) device.memory_bytes = 0;
-  return cluster;
-}
 
 /// By the schedule alone it is not known what of its sends a device hides; where it can it hides all.
 BusiestDevice busiest_by_prices(const std::vector<InstructionPrice>& prices, Sending sending, double step_seconds) {
@@ -89,7 +81,7 @@ class PipelinesAtTurns {
   /// takes by the formula, or infinite if that is far from worth it.
   std::vector<Pipeline> on_groups_of(int size, double* least) const {
     const DeviceGroups groups = groups_of(cluster_, size);
-    const Cluster one = without_limits(restricted(cluster_, groups.groups[0]));
+    const Cluster one = without_memory_limits(restricted(cluster_, groups.groups[0]));
     const auto analysis = size > 1 ? analysis_ : Analysis::of_one_device(*analysis_);
     const Problem problem(analysis, one, flat_mesh(one));
     // The devices of a group are alike.
@@ -166,7 +158,7 @@ std::vector<int64_t> turns_to_try(const Program& whole, const PipelineOptions& o
   if (options.turns) return {*options.turns};
   std::vector<int64_t> out;
   for (const int64_t turns : possible_turns(whole))
-    if (turns <= most_turns && (out.empty() || turns >= 2 * out.back())) out.push_back(turns);
+    if (turns <= most_pipelined_turns && (out.empty() || turns >= 2 * out.back())) out.push_back(turns);
   return out;
 }
 
@@ -244,7 +236,7 @@ std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& c
   std::map<std::pair<int64_t, int>, double> simulated_seconds;  // the least, by turns and size of groups
   std::optional<PipelinePlan> best;
   double to_beat = options.to_beat > 0 ? options.to_beat : infinite;
-  for (size_t i = 0; i < std::min(found.size(), most_simulated) && found[i].seconds < to_beat; ++i) {
+  for (size_t i = 0; i < std::min(found.size(), most_simulated_pipelines) && found[i].seconds < to_beat; ++i) {
     const Pipeline& pipeline = found[i];
     Plan plan = simulated(pipeline, cluster);
     const double seconds = plan.prediction.step_seconds;

@@ -54,7 +54,7 @@ class ChoosingTurns {
   }
 
  private:
-  /// If no plan fits or was found: the error of the most turns in which the step was tried.
+  /// Returns the error of the most turns in which the step was tried, if no plan fits or was found.
   std::optional<UserError> search(bool gives_up) {
     short_ = false;
     std::optional<UserError> unfit = plan(whole_, {}, options_.effort, gives_up);
@@ -66,7 +66,7 @@ class ChoosingTurns {
 
   /// Twice as many turns each time: in as many as memory asks for, but not on where more were slower twice. Of normal
   /// effort quick plans choose their number; if one of them is the fastest plan, another is searched for at length.
-  /// Where no quick plan fits (not `gives_up`), all are. The error of the last that does not fit.
+  /// Where no quick plan fits (not `gives_up`), all are. Returns the error of the last number that does not fit.
   std::optional<UserError> add_turns(bool gives_up) {
     std::optional<UserError> unfit;
     const bool quick_first = options_.effort == Effort::normal && gives_up;

@@ -18,9 +18,8 @@ struct PlannedStep {
 /// turns (dsl/transform/turns.h) as well, in at least twice as many each time, until memory is not short or more turns
 /// were slower twice. More of them than memory asks for gain nothing: they repeat launches and collectives. Of normal
 /// effort their number is chosen by quick plans. Then tries pipelines and Galvatron's plan of the whole step, of full
-/// effort also the pipelines of other systems.
-/// Throws as synthesize does if no number of turns has a plan; the message then says what forbids turns, if something
-/// does.
+/// effort also the pipelines of other systems. Throws as synthesize does if no number of turns has a plan; the message
+/// then says what forbids turns, if something does.
 PlannedStep synthesize_in_turns(const Program& whole, const Cluster& cluster, const SynthesisOptions& options);
 
 /// Plans `in_turns`, which is the step `whole` in `count` turns, without and with a pipeline.

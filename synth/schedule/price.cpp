@@ -147,6 +147,8 @@ bool has_stages(const SpmdProgram& program) {
   return std::ranges::any_of(program.values, [&](const Value& v) { return std::ranges::any_of(v.placements, staged); });
 }
 
+int stage_count(const SpmdProgram& program) { return has_stages(program) ? program.mesh.axes[0].size : 1; }
+
 double step_seconds(const std::vector<InstructionPrice>& prices) {
   synth::Picoseconds total = 0;
   for (const InstructionPrice& price : prices) total += synth::to_picoseconds(price.seconds);

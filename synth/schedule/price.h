@@ -27,6 +27,8 @@ std::vector<InstructionPrice> price_instructions(const Program& reference, const
 
 /// Whether some devices hold nothing of some value: else all take part in every instruction.
 bool has_stages(const SpmdProgram& program);
+/// Stages of a pipeline, whose first axis they are; 1 of other programs.
+int stage_count(const SpmdProgram& program);
 
 /// Sum of the instructions' seconds.
 double step_seconds(const std::vector<InstructionPrice>& prices);

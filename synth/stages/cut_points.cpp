@@ -6,7 +6,7 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Of a parameter that is worth lying on one stage.
+/// A parameter of so many elements is worth a place on one stage alone, in place of a transfer of its gradient.
 constexpr int64_t many_elements = 1 << 16;
 
 /// What crosses each position on a device, on the way forward (made before, read at it or behind) and back.

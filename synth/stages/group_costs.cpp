@@ -95,7 +95,7 @@ class Costs {
     }
   }
 
-  /// Of many cuts those over which the least is sent.
+  /// Takes all cuts, or, if there are many, those over which the least is sent.
   void find_cuts(const Pricer& pricer) {
     const CutPoints all = cut_points(p_, plan_, pricer, at_);
     std::vector<size_t> kept(all.at.size());

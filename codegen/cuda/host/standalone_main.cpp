@@ -274,6 +274,13 @@ static int connect() {
     ncclComm_t part;
     if (ncclCommSplit(all, int(group), int(coordinate), &part, nullptr) != ncclSuccess) return 1;
     communicators[axis] = part;
+    for (int i = 0; sending_axes[i] >= 0; ++i) {
+      if (sending_axes[i] != axis) continue;
+      for (void** directed : {rising_communicators, falling_communicators}) {
+        if (ncclCommSplit(all, int(group), int(coordinate), &part, nullptr) != ncclSuccess) return 1;
+        directed[axis] = part;
+      }
+    }
     inside *= axis_sizes[axis];
   }
   for (int i = 0; levelled_axes[i] >= 0; ++i) {
@@ -291,16 +298,6 @@ static int connect() {
     host_communicators[axis] = host;
     leader_communicators[axis] = leaders;
   }
-  for (int i = 0; sending_axes[i] >= 0; ++i)
-    for (void** directed : {rising_communicators, falling_communicators}) {
-      const int axis = sending_axes[i];
-      inside = 1;
-      for (int a = axis_count - 1; a > axis; --a) inside *= axis_sizes[a];
-      const long coordinate = RANK / inside % axis_sizes[axis], group = RANK - coordinate * inside;
-      ncclComm_t part;
-      if (ncclCommSplit(all, int(group), int(coordinate), &part, nullptr) != ncclSuccess) return 1;
-      directed[axis] = part;
-    }
   return 0;
 }
 #else

@@ -5,7 +5,7 @@
 
 namespace hetsynth::synth {
 
-/// What of data parallelism is cut along the axis of samples, as far as it has a dimension to cut.
+/// What data parallelism keeps in parts along the axis of samples, where it has a dimension that can be cut.
 enum class KeptCut : uint8_t {
   nothing,
   states,

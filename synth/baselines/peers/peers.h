@@ -20,7 +20,7 @@ struct PeerPlan {
 
 /// Even and speed-proportional data parallelism, ZeRO-1 to 3, Megatron's tensor parallelism with sequence parallelism,
 /// HAP's rules, FlexFlow's walk, Galvatron's dynamic programming, each on one mesh axis and the whole step at once.
-/// Those made for equal devices may deal out the work evenly or by speed, whichever is faster.
+/// Systems that were made for equal devices may deal out the work evenly or by speed, whichever is faster.
 std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluster);
 
 }  // namespace hetsynth

@@ -110,7 +110,7 @@ class LayerwisePipelines {
     return fits;
   }
 
-  /// By position, of a turn there and back.
+  /// Returns what the forward and the backward pass of a turn take at each position.
   static std::vector<double> seconds_at(const TurnedStep& step, const SpmdProgram& group, const Pricer& pricer) {
     std::vector<double> out(size_t(step.positions.count), 0);
     for (const Instruction& instruction : group.instructions) {

@@ -10,13 +10,12 @@
 #include "synth/schedule/memory_floor.h"
 #include "synth/schedule/price.h"
 #include "synth/stages/staged_prediction.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Pipelines that are simulated, as the planner's (synth/planner/pipelines.cpp), and how much longer a schedule may be
-/// than the shortest one for that.
-constexpr size_t most_simulated = 8;
+/// How much longer a schedule may be than the shortest one to be simulated.
 constexpr double worth = 1.1;
 
 }  // namespace
@@ -51,7 +50,7 @@ bool PipelineContest::enter(const StagedStep& staged, const TurnOrder& order) {
     return false;
   }
   entries_.insert(std::ranges::upper_bound(entries_, seconds, {}, &Entry::seconds), std::move(entry));
-  if (entries_.size() > most_simulated) entries_.pop_back();
+  if (entries_.size() > most_simulated_pipelines) entries_.pop_back();
   return true;
 }
 

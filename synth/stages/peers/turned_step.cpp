@@ -9,11 +9,11 @@
 #include "dsl/transform/turns.h"
 #include "synth/baselines/peers/layers.h"
 #include "synth/mesh/device_subsets.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
-constexpr int64_t most_turns = 64;
 /// Of a stage: how far beside its place a cut may lie.
 constexpr double beside_place = 0.25;
 
@@ -60,16 +60,15 @@ std::shared_ptr<const TurnedStep> turned_step(const Program& whole, int64_t turn
 std::vector<int64_t> usual_turns(const Program& whole, int stages) {
   std::vector<int64_t> out;
   for (const int64_t turns : possible_turns(whole))
-    if (turns <= most_turns && (std::has_single_bit(uint64_t(turns)) || turns % stages == 0)) out.push_back(turns);
+    if (turns <= most_pipelined_turns && (std::has_single_bit(uint64_t(turns)) || turns % stages == 0))
+      out.push_back(turns);
   return out;
 }
 
 Cluster first_group(const Cluster& cluster, int stages) {
   std::vector<int> devices(cluster.devices.size() / size_t(stages));
   std::iota(devices.begin(), devices.end(), 0);
-  Cluster out = restricted(cluster, devices);
-  for (Device& device : out.devices) device.memory_bytes = 0;
-  return out;
+  return without_memory_limits(restricted(cluster, devices));
 }
 
 std::optional<StageCuts> balanced_cuts(const std::vector<double>& weights, const CutPoints& cuts, int stages) {

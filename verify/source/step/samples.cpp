@@ -80,21 +80,21 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
   int64_t spent = 0, most = 0;
   meaning_.work = 0;
   meaning_.limit = options_.work_per_kernel;
+  // Adds a point; returns the evaluations that it took.
+  const auto look = [&](const Sample& sample, int64_t element) {
+    meaning_.choose(sample);
+    const int64_t before = region.work + meaning_.work + work_of_others_;
+    points.push_back({sample, element, region.values(block, {element}).front()});
+    return region.work + meaning_.work + work_of_others_ - before;
+  };
   for (int64_t element : elements) {
     bool again = !seen.insert(element).second;
     if (element < 0 || element >= count || (again && number > 2 && count > 2)) continue;
     bool passed = enough == 1 && points.size() >= 2;
     if (points.size() >= enough && (spent > dear || passed)) break;
-    Point point;
-    point.sample = as_now(Sample::number(++number));
-    point.element = element;
-    meaning_.choose(point.sample);
-    int64_t before = region.work + meaning_.work + work_of_others_;
-    point.value = region.values(block, {element}).front();
-    int64_t work = region.work + meaning_.work + work_of_others_ - before;
+    const int64_t work = look(as_now(Sample::number(++number)), element);
     spent += work;
     most = std::max(most, work);
-    points.push_back(point);
   }
   if (block.scattered && !(enough == 1 && spent > dear)) {
     int64_t before = region.work + meaning_.work + work_of_others_;
@@ -105,29 +105,14 @@ std::vector<ContentsWalk::Point> ContentsWalk::sample(Region& region, const Writ
   if (std::ranges::all_of(points, [](const Point& p) { return std::isnan(p.value); }))
     for (Point point : std::vector<Point>(points)) {
       point.sample.positive = point.sample.small = true;
-      meaning_.choose(point.sample);
-      point.value = region.values(block, {point.element}).front();
-      points.push_back(point);
+      look(point.sample, point.element);
     }
   most_work_ = work_ratio * most + least_work;
-  if (count <= 2 && spent < dear) {  // single values: several choices of the unknowns instead of several elements
-    for (size_t i = 0; i < random_elements; ++i) {
-      Point point;
-      point.sample = as_now(Sample::number(++number));
-      meaning_.choose(point.sample);
-      point.value = region.values(block, {0}).front();
-      points.push_back(point);
-    }
-  }
+  if (count <= 2 && spent < dear)  // single values: several choices of the unknowns instead of several elements
+    for (size_t i = 0; i < random_elements; ++i) look(as_now(Sample::number(++number)), 0);
   // A count of what overflows is 0 for all usual numbers, whatever tensor it is of.
   if (count <= 2 && alike(points, {}))
-    for (size_t i = 0; i < (spent < dear ? random_elements : 1); ++i) {
-      Point point;
-      point.sample = as_now({.seed = ++number, .edge = true});
-      meaning_.choose(point.sample);
-      point.value = region.values(block, {0}).front();
-      points.push_back(point);
-    }
+    for (size_t i = 0; i < (spent < dear ? random_elements : 1); ++i) look(as_now({.seed = ++number, .edge = true}), 0);
   return points;
 }
 
