@@ -83,11 +83,13 @@ struct Training::Impl {
                      .samples = inputs.empty() ? 0 : source.first_sample(inputs.front().node, next_step),
                      .data = source.description(),
                      .data_fingerprint = data ? data->fingerprint() : "",
-                     .plan = plan_line(c().plan, c().turns)});
+                     .plan = plan_line(c().plan, c().turns),
+                     .tokenizer = source.origin().known() ? source.origin() : tokenizer});
   }
 
   void load(const std::string& path) {
     const CheckpointInfo info = check_checkpoint(path, c().reference);
+    if (data) check_tokenizer_of(path, info.tokenizer, data->origin(), "the data");
     if (data) check_data_of(path, info, *data);
     if (info.seed != executor->seed()) {
       seed = info.seed;
@@ -95,6 +97,7 @@ struct Training::Impl {
     }
     load_checkpoint(path, *executor);
     next_step = info.next_step;
+    tokenizer = info.tokenizer;
     if (info.samples) place = {info.next_step, *info.samples};
     own.reset();
     if (data) open();
@@ -106,6 +109,7 @@ struct Training::Impl {
   std::vector<StepInput> inputs;
   RunPlace place;
   int64_t next_step = 0;
+  TokenOrigin tokenizer;              ///< of the checkpoint that was loaded
   std::unique_ptr<BatchSource> data;  ///< of TrainingOptions::data
   std::optional<DataAhead> ahead;     ///< the same
   std::optional<CallerData> own;

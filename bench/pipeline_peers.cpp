@@ -60,9 +60,9 @@ void compare(const std::string& model, const Program& program, const std::string
   std::string row =
       fmt::format("| {} | {} | {} |", model, name, own ? text(seconds, own->turns.turns, own->plan) : "does not fit");
   double best = HUGE_VAL;
-  const Program* in_turns = own && own->program ? &*own->program : nullptr;
-  for (const PeerPlan& peer :
-       flat ? all_peers(program, in_turns, own ? own->turns.turns : 1, cluster) : pipeline_peers(program, cluster)) {
+  PeerOptions peers;
+  if (own && own->program) peers = {.in_turns = &*own->program, .turns = own->turns};
+  for (const PeerPlan& peer : flat ? all_peers(program, cluster, peers) : pipeline_peers(program, cluster)) {
     if (!peer.plan) {
       row += " - |";
       continue;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cli/balance_words.h"
+#include "cli/device_joins.h"
 #include "cli/source_checks_beside.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
@@ -92,7 +93,10 @@ struct Balance::Impl {
         watch(expected()),
         idle(size_t(ranks.ranks()), 0),
         proved(c.verification.verdict == Verdict::proved) {
-    if (job) proved = from_first(*job, proved);
+    if (job)
+      proved = from_first(*job, proved);
+    else
+      joins.emplace(options);
   }
 
   ~Impl() { stop = true; }
@@ -106,6 +110,10 @@ struct Balance::Impl {
     if (is_usual) look(report, out);
     switch (state) {
       case State::watching:
+        if (joins && joins->look(c, step, out)) {  // devices that are new are as good as speeds that are
+          looked_at = false;
+          divisions_since_change = 0;
+        }
         if (!looked_at && watch.settled_steps() >= steps_to_know && still_gains()) search();
         break;
       case State::searching:
@@ -240,6 +248,7 @@ struct Balance::Impl {
     const auto found = nlohmann::json::parse(word);
     predicted = {found["now"], found["next"]};
     if (const std::string why = found["why"]; !why.empty()) return keep(why, out);
+    if (joins && !joins->take()) return keep("the device that was to join does not ask any more", out);
     next = plan_from_json(found["plan"].get<std::string>(), "the plan made while training", c.reference);
     compile();
     go_over_when_ready(out);
@@ -247,6 +256,7 @@ struct Balance::Impl {
 
   void keep(const std::string& why, BetweenSteps& out) {
     state = State::watching;
+    if (joins) joins->kept(c, why);
     tell_kept(step, asked_at, why, predicted, out);
   }
 
@@ -331,6 +341,7 @@ struct Balance::Impl {
     const bool same_program = same_but_for_bounds(c.plan.program, next->program);
     tell_division(step, asked_at, *next, same_program, predicted, moved_bytes(c.reference, migration), pause_seconds,
                   out);
+    if (joins) joins->divided(c, *next, step + 1);
     executor_options = next_options;
     c.plan = std::move(*next);
     c.cluster = *next_cluster;
@@ -378,6 +389,7 @@ struct Balance::Impl {
   const BalanceMeans means;
 
   SourceChecksBeside unchecked;
+  std::optional<DeviceJoins> joins;  ///< none of several processes
 
   State state = State::watching;
   int64_t step = 0;  ///< the last

@@ -31,6 +31,7 @@ std::string text_of(const CheckpointOptions& options, const CheckpointInfo& info
   out += fmt::format("  next step  {}\n  seed       {}\n", info.next_step, info.seed);
   if (info.samples) out += fmt::format("  samples    {} seen\n", *info.samples);
   if (!info.data.empty()) out += fmt::format("  data       {} (fingerprint {})\n", info.data, info.data_fingerprint);
+  if (info.tokenizer.known()) out += fmt::format("  tokenizer  {}\n", text(info.tokenizer));
   if (!info.plan.empty()) out += fmt::format("  plan       {}\n", info.plan);
   if (info.validation_loss) out += fmt::format("  validation loss {:.4f}\n", *info.validation_loss);
   return out + fmt::format("{} tensors, {}\n{}", file.types().size(), text_of_bytes(bytes), tensors);
@@ -42,6 +43,8 @@ nlohmann::ordered_json json_of(const CheckpointInfo& info, const SafetensorsFile
                              {"samples", nullptr},
                              {"data", info.data},
                              {"data_fingerprint", info.data_fingerprint},
+                             {"tokenizer", info.tokenizer.name},
+                             {"tokenizer_fingerprint", info.tokenizer.fingerprint},
                              {"plan", info.plan},
                              {"checksums", file.checksummed()}};
   if (info.samples) out["samples"] = *info.samples;

@@ -41,9 +41,17 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                   "Batches whose gradients are added up to make one step: N times the samples in the memory of one")
       ->type_name("N");
   command
+      .add_option("--precision", options.precision,
+                  "Type of the operands of products, in any model: bf16, or fp16 with a loss scale that follows the "
+                  "gradients; short for --set precision=TYPE")
+      ->type_name("f32|bf16|fp16")
+      ->check(CLI::IsMember(std::vector<std::string>{"f32", "bf16", "fp16"}));
+  command
       .add_option("--freeze", options.freeze,
                   "Parameters whose names begin with this regular expression are not trained: --freeze \"h[0-9]+\\.\"")
       ->type_name("PATTERN");
+  command.add_flag("--gradient-norm", options.gradient_norm,
+                   "Tell the norm of all gradients, before they are clipped, beside the loss");
   command
       .add_option("--turns", options.turns,
                   "Turns in which a step is taken, each with an equal part of the batch: the same step in less memory; "

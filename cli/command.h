@@ -36,6 +36,7 @@ Command add_evaluate(CLI::App& app);
 Command add_generate(CLI::App& app);
 Command add_export(CLI::App& app);
 Command add_elastic(CLI::App& app);
+Command add_join(CLI::App& app);
 Command add_probe(CLI::App& app);
 Command add_doctor(CLI::App& app);
 Command add_tokenize(CLI::App& app);

@@ -31,6 +31,13 @@ std::string row(const std::string& name, const Plan& plan, double ratio, int64_t
 
 }  // namespace
 
+Plan without_baselines_of(const std::vector<PeerPlan>& peers, Plan plan) {
+  std::erase_if(plan.prediction.baselines, [&](const BaselinePrediction& baseline) {
+    return std::ranges::any_of(peers, [&](const PeerPlan& peer) { return peer.name == baseline.name; });
+  });
+  return plan;
+}
+
 std::string comparison_text(const Plan& plan, int64_t turns, const std::vector<PeerPlan>& peers) {
   const double own = plan.prediction.step_seconds;
   std::string out =
@@ -47,7 +54,7 @@ std::string with_comparison(const std::string& plan_json, const Plan& plan, cons
   Json out = Json::parse(plan_json);
   out["peers"] = Json::array();
   for (const PeerPlan& peer : peers) {
-    Json entry = {{"name", peer.name}, {"feasible", peer.plan.has_value()}};
+    Json entry = {{"name", peer.name}, {"feasible", peer.compared ? Json(peer.plan.has_value()) : Json()}};
     if (peer.plan) {
       const DevicePrediction& fullest = fullest_device(*peer.plan);
       entry.update({{"step_seconds", peer.plan->prediction.step_seconds},

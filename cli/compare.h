@@ -7,6 +7,9 @@
 
 namespace hetsynth::cli {
 
+/// The plan without those of its baselines that are systems of the comparison, which lists them.
+Plan without_baselines_of(const std::vector<PeerPlan>& peers, Plan plan);
+
 /// A row per system: predicted step, how many times that of `plan`, turns, stages, memory of the fullest device; or why
 /// it has no plan. `turns`: of `plan`.
 std::string comparison_text(const Plan& plan, int64_t turns, const std::vector<PeerPlan>& peers);

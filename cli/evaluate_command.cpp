@@ -23,6 +23,7 @@ struct EvaluateOptions {
   DataOptions data;
   int64_t batches = 0;
   double patience = 6;
+  bool other_tokenizer = false;  ///< than the checkpoint's
   bool unverified = false;
   bool json = false;
 };
@@ -52,6 +53,7 @@ ExitCode execute(EvaluateOptions& options, Job* job) {
   const CheckpointInfo info = check_for_evaluation(options.checkpoint, c.reference);
   options.data.seed = info.seed;  // of which batches it takes if not all: the same as `run --valid`
   const std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
+  if (!options.other_tokenizer) check_tokenizer_of(options.checkpoint, info.tokenizer, data->origin(), "the data");
   const int64_t batches = batches_to_evaluate(c.reference, *data, options.batches);
   if (job) {
     std::vector<GivenValue> given = given_to_command(*options.command, c);
@@ -65,8 +67,9 @@ ExitCode execute(EvaluateOptions& options, Job* job) {
   if (const auto ended =
           prepare_plan(c, {}, {.unverified = options.unverified, .brief = "evaluation", .silent = options.json}, job))
     return *ended;
-  const std::unique_ptr<Executor> executor =
-      launch(c.reference, c.plan.program, c.cluster, launch_options(c, info.seed, job));
+  LaunchOptions launching = launch_options(c, info.seed, job);
+  launching.parameters_follow = true;
+  const std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching);
   load_for_evaluation(options.checkpoint, *executor);
   const InterruptGuard interrupt;
   const Evaluation found = evaluate(*executor, *data, batches);
@@ -89,6 +92,8 @@ Command add_evaluate(CLI::App& app) {
   command->add_option("--batches", options->batches, "Most batches; 0: all of the data")
       ->capture_default_str()
       ->check(at_least(0));
+  command->add_flag("--other-tokenizer", options->other_tokenizer,
+                    "Go on although the checkpoint was trained on tokens of another tokenizer");
   command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");
   command->add_flag("--json", options->json, "Report as JSON");
   add_patience(*command, options->patience);

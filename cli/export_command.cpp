@@ -15,6 +15,7 @@
 #include "dsl/base/output_file.h"
 #include "dsl/model/optimizers.h"
 #include "runtime/rank/arena.h"
+#include "runtime/rank/notice.h"
 #include "runtime/training/checkpoint.h"
 #include "runtime/weights/exported_weights.h"
 #include "runtime/weights/gguf.h"
@@ -87,8 +88,25 @@ ExitCode write(const ExportOptions& options) {
                      .found = "rules of safetensors",
                      .mend = "for a Llama take examples/weights/llama-gguf.toml"},
                     ExitCode::usage);
+  if (const bool named_so = options.out.ends_with(".gguf"); named_so != gguf.has_value())
+    throw UserError(
+        {.where = {options.out},
+         .tag = "export",
+         .message = "the name is that of another format than the rules write",
+         .expected = gguf ? "a name that ends in .gguf" : "a name that does not end in .gguf, as FILE.safetensors",
+         .found = gguf ? options.map + " with a table [gguf]" : options.map + " without a table [gguf]",
+         .mend = gguf ? "name the file FILE.gguf"
+                      : "for a Llama take examples/weights/llama-gguf.toml; there are no others that write "
+                        "GGUF but mixtral-gguf.toml"},
+        ExitCode::usage);
   const WeightMap map = WeightMap::load(options.map);
-  check_checkpoint(options.checkpoint);
+  const CheckpointInfo info = check_checkpoint(options.checkpoint);
+  if (!options.tokenizer.empty() && info.tokenizer.known()) {
+    const TokenOrigin given = origin_of(*open_tokenizer(options.tokenizer), options.tokenizer);
+    if (differ(given, info.tokenizer))
+      warn("{} was trained on tokens of another tokenizer, {}; the file gets {}", options.checkpoint,
+           text(info.tokenizer), text(given));
+  }
   SafetensorsFile file(options.checkpoint);
   const ExportedWeights weights = exported_weights(file, map);
   std::optional<MergeRules> merge_rules;

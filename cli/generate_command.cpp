@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "cli/given.h"
@@ -11,6 +12,7 @@
 #include "cli/pipeline_options.h"
 #include "cli/prepare_plan.h"
 #include "cli/prompt.h"
+#include "cli/prompt_filling.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/output_file.h"
@@ -33,6 +35,8 @@ struct GenerateOptions {
   GenerationOptions generation;
   std::string end_of_text, output;
   bool whole_windows = false;
+  std::optional<int64_t> prompt_block;  ///< tokens of the prompt that are read at once; none: what is faster
+  bool other_tokenizer = false;         ///< than the checkpoint's
   double patience = 6;
   bool unverified = false;
   bool json = false;
@@ -61,14 +65,16 @@ double tokens_per_second(const Generation& found) {
   return found.tokens.size() > 1 && found.seconds > 0 ? double(found.tokens.size() - 1) / found.seconds : 0;
 }
 
+/// `block`: tokens of the prompt that were read at once.
 std::string json_of(const GenerateOptions& options, const GenerationProgram& program, const std::string& reason,
-                    const Prompt& prompt, const std::string& text, const Generation& found) {
+                    int64_t block, const Prompt& prompt, const std::string& text, const Generation& found) {
   nlohmann::ordered_json out{{"checkpoint", options.checkpoint},
                              {"prompt", unicode::with_replacements(prompt.text)},
                              {"text", text},
                              {"prompt_tokens", prompt.tokens},
                              {"tokens", found.tokens},
                              {"whole_windows", program.reads_window},
+                             {"prompt_block", block},
                              {"prompt_seconds", found.prompt_seconds},
                              {"seconds", found.seconds},
                              {"tokens_per_second", tokens_per_second(found)},
@@ -127,9 +133,13 @@ ExitCode execute(GenerateOptions& options, Job* job) {
     return program.program;
   };
   run_pipeline(c, "differentiate", {});
+  if (options.prompt_block) check_prompt_block(program, *options.prompt_block);
   const std::set<NodeId> remembered(program.remembered.begin(), program.remembered.end());
   const CheckpointInfo info = check_for_evaluation(options.checkpoint, c.reference, remembered);
-  const TokenCodec codec(options.prompt, program.model);
+  const TokenCodec codec(options.prompt, program.model, info.tokenizer);
+  if (!options.other_tokenizer)
+    check_tokenizer_of(options.checkpoint, info.tokenizer, codec.origin(),
+                       codec.reads_bytes() ? "the prompt, whose bytes are tokens" : options.prompt.tokenizer);
   const Prompt prompt = codec.prompt(options.prompt, job);
   options.generation.drawn_below = codec.tokens();
   if (!options.end_of_text.empty()) options.generation.end = codec.token("--end-of-text", options.end_of_text);
@@ -147,9 +157,20 @@ ExitCode execute(GenerateOptions& options, Job* job) {
     tell(fmt::format("the prompt has {} tokens, the model's window {}: the last {} are read", count,
                      program.model.length, program.model.length),
          job);
-  const std::unique_ptr<Executor> executor =
-      launch(c.reference, c.plan.program, c.cluster, launch_options(c, info.seed, job));
+  LaunchOptions launching = launch_options(c, info.seed, job);
+  launching.parameters_follow = true;
+  const std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching);
   load_for_evaluation(options.checkpoint, *executor, remembered);
+  std::optional<PromptFilling> filling;
+  const int64_t ahead =
+      tokens_read_ahead(int64_t(prompt.tokens.size()), options.generation.tokens, program.model.length);
+  const int64_t block =
+      options.prompt_block.value_or(fastest_prompt_block(program, ahead, c.plan.prediction.step_seconds));
+  if (block > 1) {
+    filling.emplace(c, program, block, options.prompt_block.has_value());
+    if (const auto ended = filling->prepare(options.checkpoint, *executor, options.unverified, job)) return *ended;
+    if (!filling->reason().empty()) tell("the prompt is read token by token: " + filling->reason(), job);
+  }
 
   const InterruptGuard interrupt;
   TextStream stream = codec.stream();
@@ -164,11 +185,13 @@ ExitCode execute(GenerateOptions& options, Job* job) {
   for (const int32_t token : prompt.tokens) read += stream.add(token);
   show(codec.reads_bytes() ? read : prompt.text);
   const size_t begin = text.size();
-  const Generation found = generate_tokens(*executor, program, prompt.tokens, options.generation,
-                                           [&](int32_t token) { show(stream.add(token)); });
+  const Generation found = generate_tokens(
+      *executor, program, prompt.tokens, options.generation, [&](int32_t token) { show(stream.add(token)); },
+      filling ? filling->filling() : TextFilling());
   show(stream.end());
   if (options.json)
-    fmt::print("{}", json_of(options, program, reason, prompt, text.substr(begin), found));
+    fmt::print("{}",
+               json_of(options, program, reason, filling ? filling->block() : 1, prompt, text.substr(begin), found));
   else
     fmt::print("\n");
   std::fflush(stdout);
@@ -195,6 +218,8 @@ Command add_generate(CLI::App& app) {
           "Of models of tokens: tokenizer.json or a model of SentencePiece; bytes: every byte is a token, which "
           "is the default up to a vocabulary of 256")
       ->type_name("FILE");
+  command->add_flag("--other-tokenizer", options->other_tokenizer,
+                    "Go on although the checkpoint was trained on tokens of another tokenizer");
   command->add_flag("--around-text", options->prompt.around_text,
                     "Begin with what the tokenizer's file has before texts, as <s>");
   GenerationOptions& generation = options->generation;
@@ -222,8 +247,15 @@ Command add_generate(CLI::App& app) {
       ->add_option("--output,-o", options->output,
                    "Write prompt and text here, too; the file takes its place when all tokens are there")
       ->type_name("FILE");
-  command->add_flag("--whole-windows", options->whole_windows,
-                    "Read the whole window for every token, and remember nothing");
+  CLI::Option* whole = command->add_flag("--whole-windows", options->whole_windows,
+                                         "Read the whole window for every token, and remember nothing");
+  command
+      ->add_option("--prompt-block", options->prompt_block,
+                   "Tokens of the prompt that are read at once, a divisor of the model's window; 1: one by one; "
+                   "default: what is faster, as planned")
+      ->type_name("N")
+      ->check(at_least(1))
+      ->excludes(whole);
   add_cluster_or_cores(*command, options->compilation);
   add_planning_options(*command, options->compilation);
   command->add_flag("--unverified", options->unverified, "Go on even if the plan is not proved");

@@ -27,11 +27,13 @@ const std::map<std::string, Compared> exceptions = {
     {"patience", Compared::no},
     {"times", Compared::no},
     {"dump-after", Compared::no},
-    {"set", Compared::elsewhere},  // these five: options of the model
+    {"set", Compared::elsewhere},  // these seven: options of the model
     {"batch", Compared::elsewhere},
     {"accumulate", Compared::elsewhere},
     {"turns", Compared::elsewhere},
     {"freeze", Compared::elsewhere},
+    {"precision", Compared::elsewhere},
+    {"gradient-norm", Compared::elsewhere},
     {"data", Compared::elsewhere},  // by samples of them
     {"valid", Compared::elsewhere},
     {"resume", Compared::elsewhere},  // by their fingerprints

@@ -26,9 +26,11 @@ Command add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand("inspect", "Show the generated source of a device");
   add_model_options(*command, options->compilation.model_options);
   command->add_option("plan", options->compilation.plan_file, "Plan file")->required();
-  command->add_option("--rank", options->rank, "Which device, counted from 0")->check(at_least(0))->type_name("N");
+  CLI::Option* rank = command->add_option("--rank", options->rank, "Which device, counted from 0");
+  rank->check(at_least(0))->type_name("N");
   command->add_option("--out", options->out, "Write all ranks as a CMake project into this directory instead")
-      ->type_name("DIR");
+      ->type_name("DIR")
+      ->excludes(rank);
   add_pipeline_options(*command, options->pipeline);
   options->compilation.devices_of_plan = true;
   return [options]() {

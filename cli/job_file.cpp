@@ -61,7 +61,7 @@ std::vector<std::string> words_of(const CLI::App& command, const std::string& fi
   if (const toml::array* list = node.as_array()) {
     for (const toml::node& value : *list) add(value, "");
   } else if (const toml::table* table = node.as_table(); table && key == "set") {
-    for (const auto& [setting, value] : *table) add(value, std::string(setting.str()) + "=");
+    for (const auto& [setting, value] : in_order(*table)) add(value, std::string(setting.str()) + "=");
   } else {
     add(node, "");
   }
@@ -98,7 +98,7 @@ std::vector<std::string> with_job_file(const CLI::App& app, std::vector<std::str
     refuse(file, table.source(), "the file does not say what to train", "model = \"gpt.cpp\"", "",
            "a cluster is no job: name the model first, and the cluster with --cluster");
   out.push_back(model->get());
-  for (const auto& [key, node] : table) {
+  for (const auto& [key, node] : in_order(table)) {
     if (key.str() == model_key) continue;
     const bool given = std::ranges::any_of(words, [&](const std::string& word) { return name_in(word) == key.str(); });
     if (given && key.str() != "set") continue;  // of a setting that is given twice the last one counts

@@ -64,8 +64,9 @@ int run(int argc, char** argv) {
       "Exit codes: 0 done, 1 failure at run time, 2 usage, 3 invalid input file, 4 infeasible, 5 refuted, 6 unknown "
       "(not proved), 7 stopped early by a signal.");
   std::vector<std::pair<CLI::App*, Command>> commands;
-  for (auto add : {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_evaluate, add_generate,
-                   add_checkpoint, add_export, add_history, add_elastic, add_probe, add_doctor, add_tokenize}) {
+  for (auto add :
+       {add_run, add_plan, add_verify, add_inspect, add_explain, add_diff, add_evaluate, add_generate, add_checkpoint,
+        add_export, add_history, add_elastic, add_join, add_probe, add_doctor, add_tokenize}) {
     size_t before = app.get_subcommands({}).size();
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({})[before], std::move(command));

@@ -90,6 +90,14 @@ class Watch {
         runs_->write(copies_[size_t(node.id)].front(), executor.read(node.id));
   }
 
+  /// Sets the scale that gradients have in the next step.
+  void set_scale(double scale) {
+    const NodeId state = dynamic_loss_scale(program_);
+    HostTensor tensor = runs_->read(state);
+    tensor.as<float>()[0] = float(scale);
+    runs_->write(state, tensor);
+  }
+
   /// Where the first value that is not finite and that the loss or what the step leaves is made of comes from. Others
   /// do no harm, as -inf where it hides scores.
   std::optional<Found> step(int64_t step, const BatchSource& data) {
@@ -103,6 +111,10 @@ class Watch {
     if (!is_loss_finite && flaws_.contains(program_.loss)) return found(origin(program_.loss), step, -1);
     for (const Update& update : program_.updates)
       if (flaws_.contains(update.value)) return found(origin(update.value), step, update.target);
+    // An update that is left out because gradients overflow is finite. The number that decides so is not.
+    for (const Node& node : program_.nodes)
+      if (node.tag() == "unless_overflowed" && flaws_.contains(node.inputs[0]))
+        return found(origin(node.inputs[0]), step, -1);
     return std::nullopt;
   }
 
@@ -182,21 +194,31 @@ std::string mend_of(const Node& node, const Found& found, int64_t first_step) {
   return usual_mend;
 }
 
-UserError error_of(const Program& program, const StepReport& report, const Found& found, const FailedRun& run) {
+/// "d_h (of the backward pass), in step 3".
+std::string place_of(const Program& program, const Found& found) {
   const Node& node = program[found.node];
   const std::string name = node.name.empty() ? std::string(node.tag()) : node.name;
   const std::string what = node.leaf() ? fmt::format("{} {}", node.tag(), name) : name;
   const char* phase = node.phase == Phase::forward    ? ""
                       : node.phase == Phase::backward ? " (of the backward pass)"
                                                       : " (of the optimizer)";
+  return fmt::format("{}{}, in step {}", what, phase, found.step);
+}
+
+UserError error_of(const Program& program, const std::string& failure, const Found& found, const std::string& mend) {
+  const Node& node = program[found.node];
   Diagnostic out{.where = node.where, .tag = std::string(node.leaf() ? "training" : node.tag())};
-  out.message = fmt::format("the loss of step {} is {}: the first value that is not finite is {}{}, in step {}",
-                            report.step, report.loss, what, phase, found.step);
+  out.message = fmt::format("{}: the first value that is not finite is {}", failure, place_of(program, found));
   out.expected = "finite numbers";
   out.found = found.value;
   if (found.largest > 0) out.found += fmt::format("; the largest number it was computed from is {:.3g}", found.largest);
-  out.mend = mend_of(node, found, run.first_step);
+  out.mend = mend;
   return UserError(std::move(out), ExitCode::failure);
+}
+
+std::string not_found_out(const std::exception& error) {
+  const std::string words = error.what();
+  return "which value was the first could not be found out: " + words.substr(0, words.find('\n'));
 }
 
 UserError unexplained(const StepReport& report, const std::string& why) {
@@ -226,13 +248,45 @@ UserError explain_not_finite(Executor& executor, const BatchSource& data, const 
     Watch watch(executor);
     watch.take_over(executor);
     for (int64_t step = before; step <= report.step; ++step)
-      if (const auto found = watch.step(step, data)) return error_of(watch.program(), report, *found, run);
+      if (const auto found = watch.step(step, data))
+        return error_of(watch.program(), fmt::format("the loss of step {} is {}", report.step, report.loss), *found,
+                        mend_of(watch.program()[found->node], *found, run.first_step));
   } catch (const std::exception& error) {
-    const std::string words = error.what();
-    return unexplained(report,
-                       "which value was the first could not be found out: " + words.substr(0, words.find('\n')));
+    return unexplained(report, not_found_out(error));
   }
   return unexplained(report, "on one core every value was finite: the first one comes of the order of additions");
+}
+
+UserError explain_overflow(Executor& executor, const BatchSource& data, const StepReport& report,
+                           const OptimizerReport& told) {
+  const std::string failure = fmt::format(
+      "gradients overflowed in {} steps in a row, though the loss scale fell to {:.3g} meanwhile, and "
+      "nothing is trained",
+      told.falls, told.next_loss_scale);
+  std::string why = "on one core every value was finite";
+  try {
+    Watch watch(executor);
+    watch.take_over(executor);
+    watch.set_scale(told.loss_scale.value());
+    if (const auto found = watch.step(report.step, data)) {
+      const Node& node = watch.program()[found->node];
+      // A small scale that did not help is no reason to ask for another.
+      const std::string mend = told.next_loss_scale > 1 ? "begin with a smaller scale (initial)"
+                               : node.type.dtype == DType::fp16
+                                   ? "the gradient is beyond fp16 whatever its scale: make the loss smaller, or train "
+                                     "in bf16 or float32"
+                                   : mend_of(node, *found, -1);
+      return error_of(watch.program(), failure, *found, mend);
+    }
+  } catch (const std::exception& error) {
+    why = not_found_out(error);
+  }
+  return UserError({.tag = "training",
+                    .message = failure,
+                    .expected = "a loss scale at which gradients are finite",
+                    .found = why,
+                    .mend = "look for what is not finite in the backward pass"},
+                   ExitCode::failure);
 }
 
 }  // namespace hetsynth::cli

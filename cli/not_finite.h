@@ -4,6 +4,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/executor.h"
+#include "runtime/training/optimizer_numbers.h"
 
 namespace hetsynth::cli {
 
@@ -21,5 +22,11 @@ struct FailedRun {
 /// is good for nothing afterwards.
 UserError explain_not_finite(Executor& executor, const BatchSource& data, const StepReport& report,
                              const FailedRun& run);
+
+/// Gradients overflow though their scale became smaller many times in a row, for as long as parameters stayed what they
+/// are. The step is run again on one core, with the scale that it had. Gives the error that names the first value that
+/// is not finite; all processes of a run call it alike, as above.
+UserError explain_overflow(Executor& executor, const BatchSource& data, const StepReport& report,
+                           const OptimizerReport& told);
 
 }  // namespace hetsynth::cli

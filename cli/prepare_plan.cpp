@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "dsl/ir/evaluation.h"
 #include "pipeline/report.h"
 #include "runtime/processes/placement.h"
@@ -59,6 +61,15 @@ void check_number_of_processes(const Compilation& c, int processes) {
 void ask_for_evaluation(Compilation& compilation, const Job* job) {
   compilation.model_options.set.push_back(fmt::format("{}=1", evaluation_setting));
   if (job) compilation.default_devices = job->count(), compilation.keep_devices = true;
+}
+
+void plan_beside(Compilation& compilation, const Compilation& running, const Executor& executor, const Job* job) {
+  const std::vector<int64_t> taken = executor.arena_bytes();
+  for (size_t rank = 0; rank < taken.size(); ++rank)
+    compilation.memory_taken[executor.device_names()[rank]] = taken[rank];
+  if (!job) return;
+  compilation.keep_devices = true;
+  for (const std::string& device : running.left_out) compilation.without.push_back(device);
 }
 
 std::optional<ExitCode> prepare_plan(Compilation& c, const PipelineOutput& pipeline, const PreparePlanOptions& options,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "pipeline/pipeline.h"
+#include "runtime/executor.h"
 #include "runtime/launch.h"
 #include "runtime/processes/job.h"
 
@@ -20,6 +21,10 @@ struct PreparePlanOptions {
 
 /// Asks for the model's evaluation instead of its training, by all devices of the job if there is one.
 void ask_for_evaluation(Compilation& compilation, const Job* job);
+
+/// Lets a program be planned beside one that runs, in the memory that this leaves; of several processes on the devices
+/// that it has, as every process has a part of every step. `running`: what `executor` runs was compiled from.
+void plan_beside(Compilation& compilation, const Compilation& running, const Executor& executor, const Job* job);
 
 /// Plans, and proves and checks what is planned. Where there are several processes the first one does, and all others
 /// take its plan. The exit code of a run that ends here; none: go on.

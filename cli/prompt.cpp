@@ -38,17 +38,19 @@ std::string standard_input(Job* job) {
 
 }  // namespace
 
-TokenCodec::TokenCodec(const PromptOptions& options, const LanguageModel& model)
+TokenCodec::TokenCodec(const PromptOptions& options, const LanguageModel& model, const TokenOrigin& trained_on)
     : file_(options.tokenizer), vocabulary_(model.vocabulary) {
   if (options.tokenizer.empty() || options.tokenizer == bytes_word) {
     if (options.around_text)
       refuse_tokenizer("--around-text asks for what a tokenizer's file has around texts", "--tokenizer FILE", "none",
                        "leave --around-text out");
     if (options.tokenizer.empty() && !model.bytes && model.vocabulary > byte_values)
-      refuse_tokenizer("the model reads tokens, and it is not said which text they stand for",
-                       "--tokenizer FILE: the one that made the tokens it was trained on",
-                       fmt::format("a vocabulary of {} and no tokenizer", model.vocabulary),
-                       "if it was trained on bytes of text all the same, say --tokenizer bytes");
+      refuse_tokenizer(
+          "the model reads tokens, and it is not said which text they stand for",
+          "--tokenizer FILE: the one that made the tokens it was trained on",
+          fmt::format("a vocabulary of {} and no tokenizer{}", model.vocabulary,
+                      trained_on.known() ? "; the checkpoint's tokens are those of " + text(trained_on) : ""),
+          "if it was trained on bytes of text all the same, say --tokenizer bytes");
     return;
   }
   if (model.bytes)

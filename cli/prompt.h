@@ -7,6 +7,7 @@
 
 #include "dsl/transform/language_model.h"
 #include "runtime/processes/job.h"
+#include "runtime/token_files/token_origin.h"
 #include "runtime/tokenizers/text_stream.h"
 
 namespace hetsynth::cli {
@@ -26,7 +27,8 @@ struct Prompt {
 class TokenCodec {
  public:
   /// Throws UserError if the model reads other tokens than the tokenizer has, or if it is not said which they are.
-  TokenCodec(const PromptOptions& options, const LanguageModel& model);
+  /// `trained_on`: what made the tokens of the checkpoint, for the message.
+  TokenCodec(const PromptOptions& options, const LanguageModel& model, const TokenOrigin& trained_on);
 
   /// The prompt's tokens. Of several processes the first reads standard input. Throws UserError if there are none, or
   /// if the text cannot be encoded.
@@ -37,6 +39,7 @@ class TokenCodec {
   int64_t tokens() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }
   TextStream stream() const { return TextStream(tokenizer_.get()); }
   bool reads_bytes() const { return !tokenizer_; }
+  TokenOrigin origin() const { return tokenizer_ ? origin_of(*tokenizer_, file_) : origin_of_bytes(); }
 
  private:
   std::vector<int32_t> encode(const PromptOptions& options, const std::string& text) const;

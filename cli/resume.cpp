@@ -64,7 +64,10 @@ void check_options(const RunOptions& options) {
                      .mend = "give " + other + " too, or leave " + name + " out"},
                     ExitCode::usage);
   };
-  if (options.train.keep != KeepRule{} && options.train.checkpoint.empty()) need("--keep", "--checkpoint");
+  if (options.train.checkpoint.empty()) {
+    if (options.train.keep != KeepRule{}) need("--keep", "--checkpoint");
+    if (options.train.checkpoint_every > 0) need("--checkpoint-every", "--checkpoint");
+  }
   if (!options.validation.data.empty()) return;
   if (options.train.keep.best) need("--keep best", "--valid");
   if (options.validation.every_given) need("--valid-every", "--valid");

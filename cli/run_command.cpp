@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <string_view>
 
 #include "cli/balance.h"
 #include "cli/given.h"
@@ -37,21 +38,38 @@ namespace {
 const std::map<std::string, BalanceMode> balance_modes = {
     {"off", BalanceMode::off}, {"shares", BalanceMode::shares}, {"plan", BalanceMode::plan}};
 
+/// Whether a text can be sampled from the model: it reads text, and marks its logits.
+bool gives_text(const Program& program) {
+  return reads_text(program) &&
+         std::ranges::any_of(program.outputs, [](const NamedOutput& output) { return output.name == logits_output; });
+}
+
+/// Throws UserError (usage) if it is asked for how a text is sampled where none is.
+void check_sample(const RunOptions& options, const Program& program) {
+  const bool gives = gives_text(program);
+  for (const char* option : {"--sample", "--prompt", "--temperature"}) {
+    if (options.command->count(option) == 0 || (gives && options.sample_bytes > 0)) continue;
+    if (std::string_view(option) == "--sample" && options.sample_bytes <= 0) continue;
+    throw UserError(
+        {.tag = "run",
+         .message = fmt::format("{} is of the text that is sampled after training, and there is none", option),
+         .expected = gives ? "--sample with a number above 0"
+                           : "a model that reads text (text_batch, text_next_byte) and has output(\"logits\", x)",
+         .mend = fmt::format("leave {} out", option)},
+        ExitCode::usage);
+  }
+}
+
 /// Samples from the model traced anew at batch 1, on one device, with the trained parameters.
 void print_sample(RunOptions& options, const Executor& trained) {
   Compilation& c = options.compilation;
-  if (options.sample_bytes <= 0 || !reads_text(c.reference)) return;
-  bool has_logits = false;
-  for (const NamedOutput& output : c.reference.outputs) has_logits = has_logits || output.name == "logits";
-  if (!has_logits) return;
-  auto settings = model_settings(c);
+  if (options.sample_bytes <= 0 || !gives_text(c.reference)) return;
+  auto settings = evaluation_settings(c);
   settings["batch"] = "1";
-  settings[evaluation_setting] = "1";
-  for (const char* of_training : {"micro_batches", "turns", "freeze"}) settings.erase(of_training);
   const GenerationProgram program = window_program(logits_program(*c.model->trace(settings)));
   Cluster one = local_cluster(1);
   std::unique_ptr<Executor> sampler = launch(program.program, single_device_plan(program.program, one).program, one,
-                                             {.executor = {.seed = options.data.seed}});
+                                             {.executor = {.seed = options.data.seed}, .parameters_follow = true});
   copy_parameters(trained, *sampler);
   SampleOptions sample{options.prompt, options.sample_bytes, options.temperature, options.data.seed};
   fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, program, sample)));
@@ -99,19 +117,32 @@ ExitCode execute(RunOptions& options, Job* job) {
   if (c.measured && !c.cluster_file.empty()) check_traceable(given_cluster(c));
   require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
+  check_sample(options, c.reference);
+  options.program = hash_text(c.reference);
   // Data that cannot be used are told of now, not after a minute of planning.
   options.data = with_default_data(c.reference, options.data);
   std::optional<CheckpointInfo> resumed;
   if (!options.resume.empty()) resumed = continue_checkpoint(options);
   std::unique_ptr<BatchSource> data = open_data(c.reference, options.data);
+  if (resumed && !options.other_tokenizer)
+    check_tokenizer_of(options.resume, resumed->tokenizer, data->origin(), "the data");
+  if (resumed) options.train.tokenizer = resumed->tokenizer;
   if (resumed && !options.new_data) check_data_of(options.resume, *resumed, *data);
   std::optional<WeightSources> weights;
   if (!options.init_from.empty()) {
     weights.emplace(c.reference, options.init_from, options.map);
+    if (!options.other_tokenizer) weights->check_tokenizer(data->origin(), "the data");
     fmt::print("{}", weights->text());
   }
   std::optional<Validation> validation;
-  if (!options.validation.data.empty()) validation.emplace(options, job);
+  if (!options.validation.data.empty()) {
+    validation.emplace(options, job);
+    if (!options.other_tokenizer)
+      check_same_origin(options.validation.data,
+                        "the data of --valid are tokens of another tokenizer than those of --data", data->origin(),
+                        validation->data().origin(),
+                        "tokenize both with one; --other-tokenizer goes on all the same, where that is meant");
+  }
   if (job)
     agree_with_others(*job, options, resumed, weights ? weights->fingerprint() : "", *data,
                       validation ? &validation->data() : nullptr);
@@ -120,6 +151,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   LaunchOptions launching = launch_options(c, options.data.seed, job);
   launching.executor.threads.quiet_seconds = quiet_seconds(c.plan);
   launching.executor.traced = c.measured;
+  launching.parameters_follow = resumed.has_value();
   LaunchReport launched;
   std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
@@ -142,6 +174,9 @@ ExitCode execute(RunOptions& options, Job* job) {
   options.train.plan = [&] { return plan_line(c.plan, c.turns); };
   options.train.explain = [&](const StepReport& failed) {
     return explain_not_finite(*executor, *data, failed, {options.train.first_step, options.resume, failed.seconds});
+  };
+  options.train.explain_overflow = [&](const StepReport& failed, const OptimizerReport& told) {
+    return explain_overflow(*executor, *data, failed, told);
   };
   std::optional<Balance> balance;
   if (options.balance != BalanceMode::off) {
@@ -193,10 +228,10 @@ Command add_run(CLI::App& app) {
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   CLI::Option* seed = command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")
                           ->capture_default_str();
-  command->add_option(
-      "--data", options->data.path,
-      "File or folder, perhaps after its format and a colon (docs/data.md); default for models of text: " +
-          std::string(default_text) + ", for others samples made up");
+  command->add_option("--data", options->data.path,
+                      "File, folder or quoted pattern of parts, perhaps after its format and a colon (docs/data.md); "
+                      "default for models of text: " +
+                          std::string(default_text) + ", for others samples made up");
   command->add_option("--log-json", options->train.log_json, "Append one JSON object per step to this file")
       ->type_name("FILE");
   CLI::Option* trace =
@@ -264,6 +299,8 @@ Command add_run(CLI::App& app) {
       ->add_flag("--new-data", options->new_data,
                  "With --resume: the data are others than the checkpoint's; begin at their first sample")
       ->needs(resume);
+  command->add_flag("--other-tokenizer", options->other_tokenizer,
+                    "Go on although tokens of the checkpoint, of --data and of --valid are of different tokenizers");
   command->add_option("--sample", options->sample_bytes, "Bytes of text to sample after training; 0: none")
       ->capture_default_str();
   command->add_flag("--profile", options->profile,

@@ -29,9 +29,11 @@ struct RunOptions {
   std::vector<std::string> init_from;  ///< files or folders whose weights parameters start with
   std::vector<std::string> map;        ///< rules for their names and layouts; empty: those of the model
   bool new_data = false;               ///< continue it with other data, from their first sample
+  bool other_tokenizer = false;        ///< take tokens of another tokenizer than the checkpoint's, or the validation's
   bool seed_given = false;
   bool unverified = false;
-  std::string job;  ///< these options as a job file
+  std::string job;      ///< these options as a job file
+  std::string program;  ///< hash of the traced model, before it is planned in turns
   BalanceMode balance = BalanceMode::off;
   bool profile = false;
   std::string trace;    ///< file for the measured timeline of a step; empty: none is measured

@@ -123,7 +123,7 @@ void tokenize(const TokenizeCommand& command) {
   options.progress = [&](int64_t done, int64_t total, int64_t tokens) { progress.bytes(done, total, tokens); };
   if (!command.end_of_text.empty()) options.end_of_text = end_of_text_id(command, *tokenizer);
   std::vector<TextFile> files = text_files(command.inputs, command.output);
-  TokenFileWriter writer(command.output, tokenizer->vocabulary());
+  TokenFileWriter writer(command.output, tokenizer->vocabulary(), origin_of(*tokenizer, command.tokenizer));
   const TokenizeResult result = tokenize_files(*tokenizer, std::move(files), writer, options);
   if (result.tokens == 0) {
     throw UserError({.where = {command.output},
@@ -144,6 +144,9 @@ void decode(const TokenizeCommand& command) {
   if (!command.output.empty()) check_output(command.output, text_kind, std::vector{command.decode, command.tokenizer});
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(command.tokenizer);
   const std::unique_ptr<TokenSequence> tokens = open_token_sequence(command.decode);
+  const TokenOrigin made_by = tokens->origin(), given = origin_of(*tokenizer, command.tokenizer);
+  if (differ(made_by, given))
+    warn("{} was made by another tokenizer, {}; this one is {}", command.decode, text(made_by), text(given));
   std::vector<int64_t> read(static_cast<size_t>(tokens->size()));
   tokens->read(0, read);
   std::vector<int32_t> ids;
@@ -188,17 +191,27 @@ Command add_tokenize(CLI::App& app) {
                       "Text files in UTF-8, and folders of them; each file is a text of its own");
   command->add_option("-t,--tokenizer", options->tokenizer, "A tokenizer.json, or a model of SentencePiece");
   command->add_option("-o,--output", options->output, "Token file to write (.npy or .bin), or tokenizer.json, or text");
-  command->add_option("--train-bpe", options->train_bpe, "Train a byte-level BPE of so many tokens");
+  CLI::Option* train =
+      command->add_option("--train-bpe", options->train_bpe, "Train a byte-level BPE of so many tokens");
   command->add_option("--words", options->words, "With --train-bpe: how texts are cut into words, gpt2 or llama3")
       ->check(CLI::IsMember({"gpt2", "llama3"}))
-      ->capture_default_str();
-  command->add_option("--special", options->special, "With --train-bpe: a special token, as <|endoftext|>");
-  command->add_option("--end-of-text", options->end_of_text, "Token to put after every file, as <|endoftext|>");
-  command->add_flag("--around-text", options->around_text,
-                    "Put before and after every file what the tokenizer has for that, as <s>");
-  command->add_flag("--replace-invalid", options->replace_invalid, "Put U+FFFD for what is no UTF-8");
-  command->add_option("--decode", options->decode, "Token file to turn into text");
-  command->add_option("--threads", options->threads, "Default: the cores of this machine")->check(CLI::Range(1, 1024));
+      ->capture_default_str()
+      ->needs(train);
+  command->add_option("--special", options->special, "With --train-bpe: a special token, as <|endoftext|>")
+      ->needs(train);
+  CLI::Option* decode = command->add_option("--decode", options->decode, "Token file to turn into text");
+  command->add_option("--end-of-text", options->end_of_text, "Token to put after every file, as <|endoftext|>")
+      ->excludes(train)
+      ->excludes(decode);
+  command
+      ->add_flag("--around-text", options->around_text,
+                 "Put before and after every file what the tokenizer has for that, as <s>")
+      ->excludes(train)
+      ->excludes(decode);
+  command->add_flag("--replace-invalid", options->replace_invalid, "Put U+FFFD for what is no UTF-8")->excludes(decode);
+  command->add_option("--threads", options->threads, "Default: the cores of this machine")
+      ->check(CLI::Range(1, 1024))
+      ->excludes(decode);
   return [options] {
     run_tokenize(*options);
     return ExitCode::done;

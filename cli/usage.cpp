@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,16 @@ bool is_setting(const CLI::App& command, const std::vector<std::string>& left) {
   const CLI::Option* set = command.get_option_no_throw("--set");
   return set && set->count() > 0 && !left.empty() && !left.front().starts_with("-") &&
          left.front().find('=') != std::string::npos;
+}
+
+/// Whether words are left over because the shell made many names of a pattern.
+bool is_expanded_pattern(const CLI::App& command, const std::vector<std::string>& left) {
+  std::error_code error;
+  const bool of_data = std::ranges::any_of(std::vector<std::string>{"--data", "--valid"}, [&](const std::string& name) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    return option && option->count() > 0;
+  });
+  return of_data && !left.empty() && std::filesystem::exists(left.front(), error);
 }
 
 std::vector<std::string> option_names(const CLI::App& command) {
@@ -122,6 +133,10 @@ UserError usage_error(const CLI::App& app, const CLI::ParseError& error) {
     diagnostic.found = fmt::format("{}", fmt::join(left, " "));
     if (is_setting(*command, left))
       diagnostic.mend = "--set takes one setting each time: --set " + left.front();
+    else if (is_expanded_pattern(*command, left))
+      diagnostic.mend =
+          "--data takes one name: put a pattern of several files into quotation marks, as the shell "
+          "expands it otherwise";
     else if (!left.empty())
       diagnostic.mend = did_you_mean(left.front(), option_names(*command), diagnostic.mend);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "cli/model_data.h"
 #include "cli/prepare_plan.h"
@@ -20,17 +21,13 @@ namespace {
 constexpr int64_t first_made_up_sample = int64_t{1} << 40;
 
 /// What the evaluation of a model that is trained is compiled from: the same file, settings and cluster, but for what
-/// only training has (micro-batches, turns, pins, a plan). The model is not loaded again.
+/// only training has, pins and plans as well. The model is not loaded again.
 Compilation evaluation_of(const Compilation& training) {
   Compilation out;
   static_cast<CompilationInput&>(out) = training;
   out.model_options = {};
   out.model_options.file = training.model_options.file;
-  std::map<std::string, std::string> settings = model_settings(training);
-  settings.erase("micro_batches");
-  settings.erase("turns");
-  settings[evaluation_setting] = "1";
-  for (const auto& [name, value] : settings) out.model_options.set.push_back(name + "=" + value);
+  for (const auto& [name, value] : evaluation_settings(training)) out.model_options.set.push_back(name + "=" + value);
   out.plan_file.clear();
   out.plan_json.clear();
   out.certificate_file.clear();
@@ -41,7 +38,27 @@ Compilation evaluation_of(const Compilation& training) {
   return out;
 }
 
+/// Opens the data of --valid. What is wrong with them is not to be mended at --data.
+std::unique_ptr<BatchSource> open_validation_data(const Program& reference, const DataOptions& options) {
+  try {
+    return open_data(reference, options);
+  } catch (const UserError& error) {
+    Diagnostic told = error.diagnostic();
+    const std::string other = "--data";
+    for (size_t at = told.mend.find(other); at != std::string::npos; at = told.mend.find(other, at))
+      told.mend.replace(at, other.size(), "--valid");
+    throw UserError(std::move(told), error.code());
+  }
+}
+
 }  // namespace
+
+std::map<std::string, std::string> evaluation_settings(const Compilation& training) {
+  std::map<std::string, std::string> settings = model_settings(training);
+  for (const char* of_training : {"micro_batches", "turns", "gradient_norm", "freeze"}) settings.erase(of_training);
+  settings[evaluation_setting] = "1";
+  return settings;
+}
 
 Validation::Validation(const RunOptions& options, Job* job)
     : options_(options), job_(job), compilation_(evaluation_of(options.compilation)) {
@@ -50,25 +67,19 @@ Validation::Validation(const RunOptions& options, Job* job)
   data.path = options.validation.data;
   data.seed = options.data.seed;
   if (data.path == "synthetic") data.seen_samples = first_made_up_sample;
-  data_ = open_data(compilation_.reference, data);
+  data_ = open_validation_data(compilation_.reference, data);
   batches_ = batches_to_evaluate(compilation_.reference, *data_, options.validation.batches);
 }
 
 std::optional<ExitCode> Validation::prepare(const Executor& training, double quiet_seconds) {
   training_ = &training;
-  const std::vector<int64_t> taken = training.arena_bytes();
-  for (size_t rank = 0; rank < taken.size(); ++rank)
-    compilation_.memory_taken[training.device_names()[rank]] = taken[rank];
-  if (job_) {
-    // Every process has a part of every step: the devices are those that training has.
-    compilation_.keep_devices = true;
-    for (const std::string& device : options_.compilation.left_out) compilation_.without.push_back(device);
-  }
+  plan_beside(compilation_, options_.compilation, training, job_);
   if (const auto ended =
           prepare_plan(compilation_, {}, {.unverified = options_.unverified, .brief = "validation"}, job_))
     return ended;
   LaunchOptions launching = launch_options(compilation_, options_.data.seed, job_);
   launching.executor.threads.quiet_seconds = quiet_seconds;
+  launching.parameters_follow = true;
   executor_ = launch(compilation_.reference, compilation_.plan.program, compilation_.cluster, launching);
   fmt::print("validation: {} of {}, {} samples\n", counted(batches_, "batch", "batches"), data_->description(),
              samples_of_batches(compilation_.reference, *data_, batches_));

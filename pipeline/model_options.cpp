@@ -19,6 +19,8 @@ std::map<std::string, std::string> ModelOptions::settings() const {
   if (batch) out["batch"] = std::to_string(*batch);
   if (turns) out["turns"] = *turns;
   if (freeze) out["freeze"] = *freeze;
+  if (gradient_norm) out["gradient_norm"] = "1";
+  if (precision) out["precision"] = *precision;
   if (accumulate) out["micro_batches"] = std::to_string(*accumulate);
   return out;
 }

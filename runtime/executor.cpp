@@ -193,10 +193,10 @@ struct Executor::Impl {
     rank.device->write(slot.offset_bytes, rank.staging);
   }
 
-  void initialise(Rank& rank) {
+  void initialise(Rank& rank, bool draws_parameters) {
     for (const Slot& slot : rank.program.layout.leaves) {
       const Node& node = reference[slot.node];
-      if (node.kind == NodeKind::input) continue;
+      if (node.kind == NodeKind::input || (node.kind == NodeKind::parameter && !draws_parameters)) continue;
       stage(rank, slot, [&](std::span<std::byte> bytes) {
         const auto fill = [&]<typename Element>(Element* values) {
           for_each_run(node.type.shape, slot.ranges, [&](int64_t global, int64_t local, int64_t count) {
@@ -331,8 +331,8 @@ bool Executor::leads() const { return !impl_->job || impl_->job->leads(); }
 std::vector<int64_t> Executor::arena_bytes() const { return impl_->arenas; }
 uint64_t Executor::seed() const { return impl_->seed; }
 
-void Executor::initialise() {
-  impl_->threads->run([&](int rank) { impl_->initialise(impl_->at(rank)); });
+void Executor::initialise(bool draws_parameters) {
+  impl_->threads->run([&](int rank) { impl_->initialise(impl_->at(rank), draws_parameters); });
 }
 
 bool Executor::anywhere(bool here) const {

@@ -60,8 +60,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Parameters and states take their starting values: each rank draws its own part by global element index, so they
-  /// are the same under any plan.
-  void initialise();
+  /// are the same under any plan. `draws_parameters`: false where parameters are set before the first step, as from a
+  /// checkpoint; to draw millions of numbers takes longer than to read them.
+  void initialise(bool draws_parameters = true);
   /// Runs one step on all ranks. Where several executors share a job, the one whose step it is hears of the failure of
   /// other processes. Throws RunFailed naming the rank that failed first, or the UserError it met. After a
   /// failure the executor is only good for reading tensors.

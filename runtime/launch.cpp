@@ -235,7 +235,7 @@ std::unique_ptr<Executor> launch(const Program& reference, const SpmdProgram& pr
   CompiledRanks compiled = compile_ranks(reference, program, cluster, options, report);
   if (compiled.meet) compiled.meet();
   auto executor = std::make_unique<Executor>(reference, compiled.mesh, std::move(compiled.programs), options.executor);
-  executor->initialise();
+  executor->initialise(!options.parameters_follow);
   return executor;
 }
 

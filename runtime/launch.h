@@ -24,6 +24,8 @@ struct LaunchOptions {
   const cuda::Backend* cuda = nullptr;
   /// By rank: the part of its GPU that it has; null: each has all of its own. Must outlive the executor.
   const std::vector<cuda::GpuPart>* parts = nullptr;
+  /// The caller sets all parameters before the first step: they are not drawn.
+  bool parameters_follow = false;
 };
 
 struct LaunchReport {

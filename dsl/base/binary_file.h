@@ -18,6 +18,8 @@ constexpr size_t binary_head_bytes = 512;
 
 /// First numbers of token files of llm.c (dev/data/data_common.py): of tokens in two bytes, and in four.
 constexpr uint32_t llmc_short_tokens = 20240520, llmc_long_tokens = 20240801;
+/// Where in their header, of which llm.c reads the first twelve bytes, ours say which tokenizer made the tokens.
+constexpr size_t llmc_origin_at = 512;
 /// Whether a file that begins with `head` says that it is one of them.
 bool begins_like_llmc(std::string_view head);
 

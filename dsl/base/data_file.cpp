@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,25 @@
 #include <utility>
 
 namespace hetsynth {
+namespace {
+
+/// A process may have more files open than it is given at first (1,024 on most systems): as many parts of data stay
+/// open as there are.
+bool raise_limit_of_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+/// The descriptor that `open` gives; it is asked again if there were too many files.
+template <class Open>
+int opened(const Open& open) {
+  const int number = open();
+  return number < 0 && errno == EMFILE && raise_limit_of_files() ? open() : number;
+}
+
+}  // namespace
 
 UserError data_error(const std::string& path, const std::string& message, const std::string& expected,
                      const std::string& found, const std::string& mend) {
@@ -25,7 +45,7 @@ std::string hex(std::span<const unsigned char> bytes) {
 
 DataFile::DataFile(std::string path) : path_(std::move(path)) {
   // Without O_NONBLOCK a pipe would be waited for until somebody writes into it.
-  number_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  number_ = opened([&] { return ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   struct stat status {};
   std::string problem;
   if (number_ < 0 || ::fstat(number_, &status) != 0) {
@@ -57,7 +77,7 @@ DataFile DataFile::part(std::string path, int64_t begin, int64_t bytes) const {
   out.path_ = std::move(path);
   out.begin_ = begin_ + begin;
   out.bytes_ = bytes;
-  out.number_ = ::fcntl(number_, F_DUPFD_CLOEXEC, 0);
+  out.number_ = opened([&] { return ::fcntl(number_, F_DUPFD_CLOEXEC, 0); });
   if (out.number_ < 0) throw error(std::string("the file cannot be read: ") + std::strerror(errno));
   return out;
 }

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "dsl/base/suggest.h"
+
 namespace hetsynth {
 namespace {
 
@@ -21,9 +23,7 @@ class Literal {
   Literal(const DataFile& file, std::string_view text, int64_t offset) : file_(file), text_(text), offset_(offset) {}
 
   [[noreturn]] void fail(const std::string& expected) const {
-    const std::string_view rest = text_.substr(std::min(at_, text_.size()), 16);
-    std::string shown;
-    for (const char c : rest) shown += c >= ' ' && c <= '~' ? c : '?';
+    const std::string shown = in_ascii(text_.substr(std::min(at_, text_.size()), 16));
     throw file_.error("the header of the array is damaged", expected,
                       fmt::format("\"{}\" at byte {}", shown, offset_ + static_cast<int64_t>(at_)));
   }
@@ -81,9 +81,19 @@ class Literal {
     return at_ < text_.size() && text_[at_] == '[';
   }
 
-  void end() {
+  /// Gives the comment before the end, if there is one.
+  std::string end() {
+    std::string comment;
+    if (accept('#')) {
+      skip_spaces();
+      const size_t line = std::min(text_.find('\n', at_), text_.size());
+      comment = text_.substr(at_, line - at_);
+      comment.erase(comment.find_last_not_of(' ') + 1);
+      at_ = line;
+    }
     skip_spaces();
     if (at_ != text_.size()) fail("the end of the header");
+    return comment;
   }
 
  private:
@@ -199,7 +209,7 @@ NpyHeader read_npy_header(const DataFile& file) {
       break;
     }
   }
-  literal.end();
+  const std::string comment = literal.end();
   if (!type || !shape || !fortran) literal.fail("'descr', 'fortran_order' and 'shape'");
   int64_t elements = 1, bytes = 0;
   bool fits = true;
@@ -214,7 +224,7 @@ NpyHeader read_npy_header(const DataFile& file) {
     throw file.error("the array is in Fortran order", "'fortran_order': False", "True",
                      "save numpy.ascontiguousarray(array)");
   }
-  return {*type, *shape, begin + length};
+  return {*type, *shape, begin + length, comment};
 }
 
 }  // namespace hetsynth

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "dsl/base/data_file.h"
@@ -15,6 +16,7 @@ struct NpyHeader {
   StoredType type;
   std::vector<int64_t> shape;  ///< extents of 0 and more; their product and its bytes fit into int64
   int64_t data_offset = 0;     ///< byte of the first element
+  std::string comment = {};    ///< behind the dictionary, as Python has them; empty: none
 };
 
 /// Whether a file that begins with these bytes says that it is an npy file.

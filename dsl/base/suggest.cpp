@@ -68,4 +68,11 @@ std::string quote(std::string_view text) {
   return result + "\"";
 }
 
+std::string in_ascii(std::string_view bytes) {
+  std::string out(bytes);
+  std::ranges::replace_if(
+      out, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return out;
+}
+
 }  // namespace hetsynth

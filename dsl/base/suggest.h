@@ -21,4 +21,7 @@ std::string quoted_list(std::span<const std::string> words, size_t limit = 12);
 /// A user's text for a message: quoted, cut to 60 bytes, control characters shown as '?'.
 std::string quote(std::string_view text);
 
+/// Bytes of a file of whatever kind: all that is no printable ASCII becomes '?'.
+std::string in_ascii(std::string_view bytes);
+
 }  // namespace hetsynth

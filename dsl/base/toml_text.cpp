@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
@@ -16,6 +18,17 @@ constexpr int64_t most_bytes = int64_t(1) << 20;
 constexpr int max_dots_per_line = 64;
 
 }  // namespace
+
+std::vector<TomlEntry> in_order(const toml::table& table) {
+  std::multimap<std::pair<uint32_t, uint32_t>, TomlEntry> by_place;
+  for (const auto& [key, value] : table) {
+    const toml::source_position begin = key.source().begin;
+    by_place.emplace(std::pair(begin.line, begin.column), TomlEntry{key, value});
+  }
+  std::vector<TomlEntry> out;
+  for (const auto& [place, entry] : by_place) out.push_back(entry);
+  return out;
+}
 
 toml::table parse_toml(std::string_view text, const std::string& file, const std::string& tag) {
   int line = 1, dots = 0;

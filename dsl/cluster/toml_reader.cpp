@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "dsl/base/suggest.h"
+#include "dsl/base/toml_text.h"
 #include "dsl/cluster/cluster.h"
 
 namespace hetsynth {
@@ -51,7 +52,7 @@ std::string header_of(const std::string& path) {
 TableReader::TableReader(const toml::table& table, const std::string& file, std::string tag,
                          const std::vector<std::string>& keys)
     : table_(table), file_(file), tag_(std::move(tag)) {
-  for (const auto& [key, node] : table_) {
+  for (const auto& [key, node] : in_order(table_)) {
     if (std::find(keys.begin(), keys.end(), key.str()) != keys.end()) continue;
     fail({file_, int(key.source().begin.line), int(key.source().begin.column)},
          fmt::format("unknown key {}", quote(key.str())), quoted_list(keys), "", did_you_mean(key.str(), keys));

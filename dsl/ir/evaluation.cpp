@@ -1,5 +1,9 @@
 #include "dsl/ir/evaluation.h"
 
+#include <fmt/format.h>
+
+#include <utility>
+
 #include "dsl/base/error.h"
 #include "dsl/ir/trace.h"
 
@@ -23,6 +27,10 @@ void take_evaluation_setting(Trace& trace) {
   if (trace.turns != "1")
     refuse("an evaluation has no gradients to add up over turns", "a step in one turn", trace.turns + " turns",
            "leave --turns out");
+  for (const auto& [name, option] : {std::pair("gradient_norm", "--gradient-norm"), std::pair("freeze", "--freeze")})
+    if (const auto given = trace.settings.find(name); given != trace.settings.end())
+      refuse("an evaluation trains nothing, and has no gradients", fmt::format("no setting {}", name),
+             fmt::format("{}={}", name, given->second), fmt::format("leave {} out", option));
   trace.settings_used.insert(evaluation_setting);
   trace.program.options.push_back({evaluation_setting, "1", "the forward pass as it is without training"});
 }

@@ -13,8 +13,8 @@ inline constexpr const char* evaluation_setting = "evaluation";
 /// True if the trace was asked for evaluation.
 bool is_evaluation(const Trace& trace);
 
-/// Takes the setting if there is one. Throws UserError if its value is not "1", or if the step is to be made of several
-/// micro-batches or turns: an evaluation has no gradients to add up.
+/// Takes the setting if there is one. Throws UserError if its value is not "1", or beside settings that only training
+/// has: several micro-batches or turns, the norm of the gradients, parameters that are frozen.
 void take_evaluation_setting(Trace& trace);
 
 }  // namespace hetsynth

@@ -10,6 +10,7 @@
 
 #include "dsl/base/json_tree.h"
 #include "dsl/ir/evaluation.h"
+#include "dsl/ir/precision_setting.h"
 #include "dsl/ir/trace_limit.h"
 
 namespace hetsynth {
@@ -327,6 +328,7 @@ namespace {
 constexpr const char* micro_batches_setting = "micro_batches";
 constexpr const char* turns_setting = "turns";
 constexpr const char* freeze_setting = "freeze";
+constexpr const char* gradient_norm_setting = "gradient_norm";
 /// Every micro-batch is traced: more would make programs that take long to plan and prove.
 constexpr int most_micro_batches = 256;
 
@@ -364,6 +366,22 @@ void take_freeze_setting(Trace& trace) {
   trace.program.options.push_back({freeze_setting, freeze->second, "parameters that are not trained"});
 }
 
+void take_gradient_norm_setting(Trace& trace) {
+  const auto norm = trace.settings.find(gradient_norm_setting);
+  if (norm == trace.settings.end()) return;
+  if (norm->second != "1")
+    throw UserError({.where = {trace.program.model_file},
+                     .tag = gradient_norm_setting,
+                     .message = "this setting has one value",
+                     .expected = "1: the norm of all gradients is told beside the loss",
+                     .found = fmt::format("\"{}\"", norm->second),
+                     .mend = "--gradient-norm, or leave it out"},
+                    ExitCode::usage);
+  trace.tells_gradient_norm = true;
+  trace.settings_used.insert(gradient_norm_setting);
+  trace.program.options.push_back({gradient_norm_setting, "1", "the norm of all gradients is told beside the loss"});
+}
+
 }  // namespace
 
 void run_builder(Trace& trace, const std::function<void()>& builder) {
@@ -371,8 +389,11 @@ void run_builder(Trace& trace, const std::function<void()>& builder) {
   take_turns_setting(trace);
   take_evaluation_setting(trace);
   take_freeze_setting(trace);
+  take_gradient_norm_setting(trace);
+  take_precision_setting(trace);
   trace.builder = builder;
   builder();
+  settle_precision_setting(trace);
   for (const auto& [name, value] : trace.settings) {
     if (trace.settings_used.count(name)) continue;
     std::string known;

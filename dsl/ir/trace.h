@@ -57,14 +57,16 @@ class Trace {
   std::map<NodeId, CustomGradient> custom_gradients;
   std::set<NodeId> stopped;
   std::set<std::string> leaf_names;
-  double clip_norm = 0;             ///< 0: no clipping
-  DType product_type = DType::f32;  ///< of operands of products (mixed_precision in model.h)
-  double loss_scale = 1;            ///< the backward pass runs on the loss times this; gradients are divided by it
+  double clip_norm = 0;               ///< 0: no clipping
+  DType product_type = DType::f32;    ///< of operands of products (mixed_precision in model.h)
+  bool precision_by_setting = false;  ///< see dsl/ir/precision_setting.h
+  NodeId first_cast_operand = -1;     ///< of a product, cast to that type; -1: none yet
+  double loss_scale = 1;              ///< the backward pass runs on the loss times this; gradients are divided by it
   struct DynamicScale {
     Tensor scale, good_steps;  ///< states
     DynamicLossScale rule;
     std::source_location where;  ///< the user's call
-    Tensor overflows = {};       ///< of the scaled gradients
+    Tensor magnitude = {};       ///< of the scaled gradients
   };
   std::optional<DynamicScale> dynamic_scale;  ///< instead of loss_scale
   Phase phase = Phase::forward;
@@ -99,11 +101,12 @@ class Trace {
   std::vector<Metric> metrics;
   std::map<NodeId, ParameterOptions> parameter_options;  ///< of the parameters for which the model said any
   std::string freeze;  ///< pattern over names of parameters that are not trained (dsl/transform/trained_parameters.h)
-  std::set<NodeId> own_states;     ///< made by `state`, which `update` may change
-  std::vector<Tensor> parameters;  ///< in the order in which the first micro-batch asked for them
-  size_t next_parameter = 0;       ///< a further micro-batch asks for next
-  NodeId backward_of = -1;         ///< node whose gradient is being emitted: names and lines derive from it
-  int random_streams = 0;          ///< streams of random numbers given away so far; each call that draws takes one
+  bool tells_gradient_norm = false;  ///< it becomes a metric
+  std::set<NodeId> own_states;       ///< made by `state`, which `update` may change
+  std::vector<Tensor> parameters;    ///< in the order in which the first micro-batch asked for them
+  size_t next_parameter = 0;         ///< a further micro-batch asks for next
+  NodeId backward_of = -1;           ///< node whose gradient is being emitted: names and lines derive from it
+  int random_streams = 0;            ///< streams of random numbers given away so far; each call that draws takes one
   bool in_checkpoint = false;
   int loop = -1;         ///< of the program, to which what is emitted belongs
   SourceLocation scope;  ///< set by CallScope: where nodes made inside a composite function are said to come from
@@ -145,7 +148,7 @@ Tensor as_tensor(const Operand& operand);
 Tensor accumulate(Tensor a, Tensor b);
 
 /// Runs the builder under a trace and gives the forward program (of the first micro-batch) with its request to
-/// minimise. The settings "micro_batches", "turns" and "freeze" are not the model's: they say how
+/// minimise. The settings "micro_batches", "turns", "freeze" and "gradient_norm" are not the model's: they say how
 /// many micro-batches make a step, in how many turns it is taken, and which parameters are not trained.
 /// Throws UserError for a setting no `option` asked for.
 void run_builder(Trace& trace, const std::function<void()>& builder);

@@ -5,6 +5,7 @@
 
 #include "dsl/base/suggest.h"
 #include "dsl/include/hetsynth/model.h"
+#include "dsl/ir/precision_setting.h"
 #include "dsl/ir/trace.h"
 
 namespace hetsynth {
@@ -15,10 +16,8 @@ namespace {
 constexpr double least_scale = 0x1p-126;
 
 void set_precision(const std::string& precision, const std::source_location& where) {
-  DType type = DType::f32;
-  for (const HalfFormat& format : half_formats)
-    if (precision == name(format.dtype)) type = format.dtype;
-  if (type == DType::f32 && precision != name(DType::f32))
+  const std::optional<DType> type = product_type_called(precision);
+  if (!type)
     throw UserError({.where = location(where),
                      .tag = "mixed_precision",
                      .message = "there is no such precision",
@@ -27,6 +26,7 @@ void set_precision(const std::string& precision, const std::source_location& whe
                      .mend = "--set precision=bf16, if the model has that option"},
                     ExitCode::usage);
   Trace& trace = Trace::current();
+  drop_precision_setting(trace);
   const auto late = std::ranges::find_if(trace.program.nodes, [](const Node& node) { return !node.leaf(); });
   if (trace.micro_batch == 0 && late != trace.program.nodes.end())
     throw UserError({.where = location(where),
@@ -43,7 +43,7 @@ void set_precision(const std::string& precision, const std::source_location& whe
                      .expected = "one call of mixed_precision",
                      .found = "a second one",
                      .mend = "leave one of them out"});
-  trace.product_type = type;
+  trace.product_type = *type;
 }
 
 void require(bool holds, const char* setting, const char* expected, double found, const std::source_location& where) {
@@ -53,13 +53,6 @@ void require(bool holds, const char* setting, const char* expected, double found
                    .message = fmt::format("{} is out of range", setting),
                    .expected = expected,
                    .found = fmt::format("{}", found)});
-}
-
-Tensor scalar_state(const char* name, double start, const std::source_location& where) {
-  Trace& trace = Trace::current();
-  Tensor state = trace.add_leaf(NodeKind::state, name, {{}, DType::f32}, where);
-  trace.program.nodes[size_t(state.node())].initializer = {Initializer::Kind::constant, start};
-  return state;
 }
 
 }  // namespace
@@ -77,9 +70,7 @@ void mixed_precision(const std::string& precision, const DynamicLossScale& s, st
   require(s.backoff > 0 && s.backoff < 1, "backoff", "0 < backoff < 1", s.backoff, where);
   require(s.interval >= 1 && s.interval <= 1'000'000, "interval", "1 to 1000000 steps", double(s.interval), where);
   if (precision == "f32") return;
-  Tensor scale = scalar_state("loss_scale", s.initial, where);
-  Trace::current().dynamic_scale =
-      Trace::DynamicScale{scale, scalar_state("loss_scale.good_steps", 0, where), s, where, {}};
+  follow_gradients(Trace::current(), s, where);
 }
 
 }  // namespace hetsynth

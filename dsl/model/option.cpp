@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "dsl/include/hetsynth/model.h"
+#include "dsl/ir/precision_setting.h"
 #include "dsl/ir/trace.h"
 
 namespace hetsynth {
@@ -35,6 +36,7 @@ const std::string* setting(const char* name) {
   auto found = trace.settings.find(name);
   if (found == trace.settings.end()) return nullptr;
   trace.settings_used.insert(name);
+  if (name == std::string_view(precision_setting)) drop_precision_setting(trace);
   return &found->second;
 }
 

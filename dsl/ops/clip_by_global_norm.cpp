@@ -15,11 +15,11 @@ PointwiseRule scale_rule(double limit) {
   return {.tag = "clip_scale", .body = minimum(1.0, limit / (sqrt(Expr::input(0)) + 1e-6))};
 }
 
-}  // namespace
+PointwiseRule norm_rule() { return {.tag = "gradient_norm", .body = sqrt(Expr::input(0))}; }
 
-Tensor global_norm_scale(const std::vector<Tensor>& gradients, double limit, std::source_location where) {
-  CallScope scope(where);
-  HETSYNTH_CHECK(!gradients.empty(), "clipping needs a gradient");
+/// Adds up the squares of all elements of all gradients.
+Tensor sum_of_squares(const std::vector<Tensor>& gradients) {
+  HETSYNTH_CHECK(!gradients.empty(), "a norm is of a gradient at least");
   Trace& trace = Trace::current();
   Tensor total;
   for (Tensor gradient : gradients) {
@@ -28,8 +28,20 @@ Tensor global_norm_scale(const std::vector<Tensor>& gradients, double limit, std
     total = total.defined() ? total + squares : squares;
     trace.set_name(total, "squares_so_far", {});
   }
-  Tensor scale = pointwise(scale_rule(limit), {total});
-  trace.set_name(scale, "clip_scale", {});
+  return total;
+}
+
+}  // namespace
+
+Tensor global_norm(const std::vector<Tensor>& gradients, std::source_location where) {
+  CallScope scope(where);
+  return pointwise(norm_rule(), {sum_of_squares(gradients)});
+}
+
+Tensor global_norm_scale(const std::vector<Tensor>& gradients, double limit, std::source_location where) {
+  CallScope scope(where);
+  Tensor scale = pointwise(scale_rule(limit), {sum_of_squares(gradients)});
+  Trace::current().set_name(scale, "clip_scale", {});
   return scale;
 }
 
@@ -46,6 +58,7 @@ OperatorInfo clip_by_global_norm_info() {
   return {"clip_by_global_norm",
           "Gradient clipping by the norm of all gradients together.",
           {{pointwise_operator(squares_rule()), floats({{3, 4}}), {}},
+           {pointwise_operator(norm_rule()), floats({{}}), {{0.5, 3}}},
            {pointwise_operator(scale_rule(0.5)), floats({{}}), {{0.5, 3}}}}};
 }
 

@@ -6,6 +6,9 @@
 
 namespace hetsynth {
 
+/// The scalar that is the Euclidean norm of all gradients taken together.
+Tensor global_norm(const std::vector<Tensor>& gradients, std::source_location where = std::source_location::current());
+
 /// The scalar min(1, limit / (n + 1e-6)), n being the Euclidean norm of all gradients taken together (Pascanu et al.
 /// 2013; the small number is PyTorch's).
 Tensor global_norm_scale(const std::vector<Tensor>& gradients, double limit,

@@ -180,7 +180,7 @@ bool multiplies_matrices(const Letters& l) {
 /// Under mixed_precision: products with weights, matrix products of activations, and those of their gradients, take
 /// its format.
 void to_product_type(const Letters& letters, std::vector<Tensor>& inputs) {
-  const Trace& trace = Trace::current();
+  Trace& trace = Trace::current();
   bool reals = is_real(inputs[0].dtype()) && is_real(inputs[1].dtype());
   if (trace.product_type == DType::f32 || !reals) return;
   bool wanted = multiplies_matrices(letters);
@@ -188,6 +188,7 @@ void to_product_type(const Letters& letters, std::vector<Tensor>& inputs) {
   for (Tensor t : inputs) wanted = wanted || t.dtype() == trace.product_type || is_weight(trace.program, t.node());
   if (!wanted) return;
   for (Tensor& t : inputs) t = cast(t, trace.product_type);
+  if (trace.first_cast_operand < 0) trace.first_cast_operand = inputs.front().node();
 }
 
 }  // namespace

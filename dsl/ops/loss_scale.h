@@ -8,19 +8,21 @@
 
 namespace hetsynth {
 
-/// How many elements of all gradients together are not finite as float32: a scalar, so that every device takes the same
-/// decision. Partial counts add up; there is one all-reduce however many gradients are sharded.
-Tensor count_overflows(const std::vector<Tensor>& gradients,
-                       std::source_location where = std::source_location::current());
+/// The sum of |x| over all elements of all gradients: a scalar that is no finite float32 if one of them is none, so
+/// that every device takes the same decision. Parts add up; there is one all-reduce however many gradients are sharded.
+/// A count of elements that are not finite would do as well, but it is 0 for all usual numbers, whatever tensor it is
+/// of, so that the check of source could not tell such counts apart.
+Tensor sum_of_magnitudes(const std::vector<Tensor>& gradients,
+                         std::source_location where = std::source_location::current());
 
-/// `next` if nothing overflowed, else `before`; all elements alike.
-Tensor unless_overflowed(Operand overflows, Operand next, Operand before);
+/// `next` if the magnitude is finite, else `before`; all elements alike.
+Tensor unless_overflowed(Operand magnitude, Operand next, Operand before);
 
 /// Scalars of the training state: the scale, and for how many steps in a row nothing overflowed.
 struct LossScaleState {
   Tensor scale, good_steps;
 };
 /// That after a step. The scale stays within [2^-126, 2^126], where float32 has all its digits.
-LossScaleState next_loss_scale(const LossScaleState& now, Operand overflows, const DynamicLossScale& rule);
+LossScaleState next_loss_scale(const LossScaleState& now, Operand magnitude, const DynamicLossScale& rule);
 
 }  // namespace hetsynth

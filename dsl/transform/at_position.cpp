@@ -38,13 +38,35 @@ class DerivedOperator final : public Operator {
   Expr body_;
 };
 
-Access plain_access(int dims) {
-  Access out;
-  for (int d = 0; d < dims; ++d) out.dims.push_back(index_by(d));
-  return out;
+std::string place(const Shape& shape, int dim, int64_t count) {
+  return fmt::format("{}dimension {} of {}", count == 1 ? "" : fmt::format("{} positions of ", count), dim,
+                     text(shape));
 }
 
-std::string place(const Shape& shape, int dim) { return fmt::format("dimension {} of {}", dim, text(shape)); }
+/// A space over a tensor's elements whose dimension `dim` is run over by blocks of `count` positions and, inside of
+/// them, by positions. `whole` indexes the tensor, `block` one block of it.
+struct BlockSpace {
+  Space space;
+  int number = -1;  ///< factor that runs over the blocks
+  Access whole, block;
+};
+
+BlockSpace block_space(const Shape& shape, int dim, int64_t count, FactorKind kind) {
+  BlockSpace out;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool divided = int(d) == dim;
+    const int factor = out.space.add_factor(fmt::format("i{}", d), divided ? shape[d] / count : shape[d],
+                                            divided ? kind : FactorKind::parallel);
+    out.whole.dims.push_back(index_by(factor));
+    out.block.dims.push_back(divided ? DimIndex{} : index_by(factor));
+    if (divided) out.number = factor;
+  }
+  if (count == 1) return out;
+  const int inside = out.space.add_factor("inside", count, FactorKind::parallel);
+  out.whole.dims[size_t(dim)].terms = {{.factor = out.number, .stride = count}, {.factor = inside}};
+  out.block.dims[size_t(dim)] = index_by(inside);
+  return out;
+}
 
 }  // namespace
 
@@ -78,57 +100,52 @@ OperandAtFactor operand_at(const Node& node, size_t operand, const Shape& shape,
   return out;
 }
 
-OperatorAtPosition operator_at(const Node& node, int dim) {
+OperatorAtPosition operator_at(const Node& node, int dim, int64_t count) {
   const int factor = factor_of_dim(node, dim);
   HETSYNTH_CHECK(factor >= 0, "the operator can be computed at one position");
   OperatorAtPosition out;
   TensorType type = node.type;
-  type.shape[size_t(dim)] = 1;
+  type.shape[size_t(dim)] = count;
   Space space = node.space;
-  space.factors[size_t(factor)].size = 1;
+  space.factors[size_t(factor)].size = count;
   Expr body = node.body;
   if (mentions_factor(body, factor)) {
     out.reads_position = true;
-    const int position = int(space.inputs.size());
+    const int block = int(space.inputs.size());
     space.inputs.emplace_back();
+    const Expr position =
+        count == 1 ? Expr::input(block) : Expr::input(block) * Expr(double(count)) + Expr::factor(factor);
     body = substitute(body, [&](const Expr& leaf) -> std::optional<Expr> {
-      if (leaf.kind() == ExprKind::factor && leaf.index() == factor) return Expr::input(position);
+      if (leaf.kind() == ExprKind::factor && leaf.index() == factor) return position;
       return std::nullopt;
     });
   }
   const std::string attributes = node.op->attributes();
   out.op = std::make_shared<DerivedOperator>(
       std::string(node.op->tag()),
-      fmt::format("{}{}at {}", attributes, attributes.empty() ? "" : " ", place(node.type.shape, dim)), std::move(type),
-      std::move(space), std::move(body));
+      fmt::format("{}{}at {}", attributes, attributes.empty() ? "" : " ", place(node.type.shape, dim, count)),
+      std::move(type), std::move(space), std::move(body));
   return out;
 }
 
-std::shared_ptr<const Operator> pick_position(const Shape& shape, int dim) {
-  Space space;
+std::shared_ptr<const Operator> pick_positions(const Shape& shape, int dim, int64_t count) {
+  BlockSpace at = block_space(shape, dim, count, FactorKind::sum);
   TensorType type{shape, DType::f32};
-  type.shape[size_t(dim)] = 1;
-  for (size_t d = 0; d < shape.size(); ++d)
-    space.add_factor(fmt::format("i{}", d), shape[d], int(d) == dim ? FactorKind::sum : FactorKind::parallel);
-  space.inputs = {plain_access(int(shape.size())), {}};
-  space.output = space.inputs.front();
-  space.output.dims[size_t(dim)] = {};
-  return std::make_shared<DerivedOperator>("pick_position", place(shape, dim), std::move(type), std::move(space),
-                                           select(equal(Expr::input(1), Expr::factor(dim)), Expr::input(0), Expr(0.0)));
+  type.shape[size_t(dim)] = count;
+  at.space.inputs = {at.whole, {}};
+  at.space.output = at.block;
+  return std::make_shared<DerivedOperator>(
+      "pick_position", place(shape, dim, count), std::move(type), std::move(at.space),
+      select(equal(Expr::input(1), Expr::factor(at.number)), Expr::input(0), Expr(0.0)));
 }
 
-std::shared_ptr<const Operator> put_position(const TensorType& remembered, int dim) {
-  Space space;
-  for (size_t d = 0; d < remembered.shape.size(); ++d)
-    space.add_factor(fmt::format("i{}", d), remembered.shape[d], FactorKind::parallel);
-  const Access all = plain_access(int(remembered.shape.size()));
-  Access one = all;
-  one.dims[size_t(dim)] = {};
-  space.inputs = {all, one, {}};
-  space.output = all;
+std::shared_ptr<const Operator> put_positions(const TensorType& remembered, int dim, int64_t count) {
+  BlockSpace at = block_space(remembered.shape, dim, count, FactorKind::parallel);
+  at.space.inputs = {at.whole, at.block, {}};
+  at.space.output = at.whole;
   return std::make_shared<DerivedOperator>(
-      "put_position", place(remembered.shape, dim), remembered, std::move(space),
-      select(equal(Expr::input(2), Expr::factor(dim)), Expr::input(1), Expr::input(0)));
+      "put_position", place(remembered.shape, dim, count), remembered, std::move(at.space),
+      select(equal(Expr::input(2), Expr::factor(at.number)), Expr::input(1), Expr::input(0)));
 }
 
 }  // namespace hetsynth

@@ -1,5 +1,6 @@
-// Operators of a program that computes one position of a window at a time (dsl/transform/generation.h). All take the
-// position's number, i32 [], as their last input where they need it.
+// Operators of a program that computes a block of neighbouring positions of a window at a time: one, or several
+// (dsl/transform/generation.h). The blocks divide the window evenly. All operators take the block's number, i32 [], as
+// their last input where they need it; block 3 of 4 positions has the positions 12 to 15.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,19 +20,19 @@ struct OperandAtFactor {
 };
 OperandAtFactor operand_at(const Node& node, size_t operand, const Shape& shape, int factor);
 
-/// The node's operator at one value of the factor that runs over `dim` of its result, which has an extent of 1 there,
-/// as have the operands that the factor indexes.
+/// The node's operator at a block of `count` values of the factor that runs over `dim` of its result, which has an
+/// extent of `count` there, as have the operands that the factor indexes.
 struct OperatorAtPosition {
   std::shared_ptr<const Operator> op;
-  bool reads_position = false;  ///< it has the position as a further input
+  bool reads_position = false;  ///< it has the block's number as a further input
 };
-OperatorAtPosition operator_at(const Node& node, int dim);
+OperatorAtPosition operator_at(const Node& node, int dim, int64_t count);
 
-/// The element at the position along `dim` of a float32 tensor of this shape; inputs: the tensor, the position.
-std::shared_ptr<const Operator> pick_position(const Shape& shape, int dim);
+/// The elements of the block along `dim` of a float32 tensor of this shape; inputs: the tensor, the block's number.
+std::shared_ptr<const Operator> pick_positions(const Shape& shape, int dim, int64_t count);
 
-/// What is remembered of a tensor [.., length, ..] with the position's element put in; inputs: what was remembered
-/// before, the element [.., 1, ..], the position.
-std::shared_ptr<const Operator> put_position(const TensorType& remembered, int dim);
+/// What is remembered of a tensor [.., length, ..] with the block's elements put in; inputs: what was remembered
+/// before, the elements [.., count, ..], the block's number.
+std::shared_ptr<const Operator> put_positions(const TensorType& remembered, int dim, int64_t count);
 
 }  // namespace hetsynth

@@ -75,7 +75,7 @@ std::vector<std::vector<Tensor>> step_gradients(Trace& trace, const std::vector<
   for (const GroupGradients& group : of)
     for (Tensor sum : defined(group.sums)) all.push_back(sum);
   if (trace.dynamic_scale && !all.empty())
-    trace.dynamic_scale->overflows = count_overflows(all, trace.dynamic_scale->where);
+    trace.dynamic_scale->magnitude = sum_of_magnitudes(all, trace.dynamic_scale->where);
   add_metrics(trace);
   std::vector<std::vector<Tensor>> out;
   for (GroupGradients& group : of) {
@@ -125,9 +125,9 @@ void keep_where_overflowed(Trace& trace, size_t first) {
   CallScope scope(now.where);
   for (size_t i = first; i < program.updates.size(); ++i) {
     Update& update = program.updates[i];
-    replace_update(program, update, unless_overflowed(now.overflows, Tensor(update.value), Tensor(update.target)));
+    replace_update(program, update, unless_overflowed(now.magnitude, Tensor(update.value), Tensor(update.target)));
   }
-  LossScaleState next = next_loss_scale({now.scale, now.good_steps}, now.overflows, now.rule);
+  LossScaleState next = next_loss_scale({now.scale, now.good_steps}, now.magnitude, now.rule);
   for (auto [state, value] : {std::pair(now.scale, next.scale), {now.good_steps, next.good_steps}}) {
     trace.set_name(value, program[state.node()].name + ".next", {});
     program.updates.push_back({state.node(), value.node()});
@@ -189,6 +189,8 @@ Program differentiate(Trace& trace) {
   for (size_t g = 0; g < groups.size(); ++g) keep_influential(trace, trace.minimized[g], groups[g], gradients[g]);
   trace.phase = Phase::update;
   const size_t first = program.updates.size();  // statistics that the model keeps itself come from the forward pass
+  for (size_t g = 0; g < groups.size() && trace.tells_gradient_norm; ++g)
+    add_gradient_norm(trace, trace.minimized[g], gradients[g]);
   for (size_t g = 0; g < groups.size(); ++g) update_group(trace, trace.minimized[g], groups[g], gradients[g]);
   if (trace.dynamic_scale) keep_where_overflowed(trace, first);
   complete_names(program);

@@ -24,24 +24,30 @@ std::string described(const Node& node) {
   return node.where.known() ? fmt::format("{} ({})", node.name, node.where.text()) : node.name;
 }
 
-Node position_input(int64_t length) {
-  Node position;
-  position.kind = NodeKind::input;
-  position.type = {{}, DType::i32};
-  position.name = "position";
-  position.data.kind = DataSource::Kind::named;
-  position.data.classes = length;
-  position.data.lowest = 0;
-  position.data.highest = double(length - 1);
-  return position;
+/// The number of a position, or of a block of several.
+Node number_input(const std::string& name, int64_t numbers) {
+  Node number;
+  number.kind = NodeKind::input;
+  number.type = {{}, DType::i32};
+  number.name = name;
+  number.data.kind = DataSource::Kind::named;
+  number.data.classes = numbers;
+  number.data.lowest = 0;
+  number.data.highest = double(numbers - 1);
+  return number;
 }
 
 /// Walks twice over the forward pass: from the logits back, finding in which forms every tensor is wanted (whole, at
-/// the position of a dimension, remembered), then forth, writing them.
+/// the position of a dimension, remembered), then forth, writing them. "At the position" stands for a block of `block`
+/// positions where that is more than one.
 class PositionProgram {
  public:
-  PositionProgram(const Program& forward, bool remembers)
-      : in_(forward), model_(language_model(forward)), remembers_(remembers), wanted_(forward.nodes.size()) {
+  PositionProgram(const Program& forward, bool remembers, int64_t block = 1)
+      : in_(forward),
+        model_(language_model(forward)),
+        remembers_(remembers),
+        block_(block),
+        wanted_(forward.nodes.size()) {
     find_dependence();
     if (!remembers) return;
     for (const Attention& a : find_attention(in_)) {
@@ -165,7 +171,7 @@ class PositionProgram {
     out_.model_file = in_.model_file;
     out_.options = in_.options;
     made_.resize(in_.nodes.size());
-    Node position = position_input(model_.length);
+    Node position = number_input(block_ == 1 ? "position" : "block", model_.length / block_);
     position.name = unique_name(names_, position.name);
     position_ = append(std::move(position));
     for (const Node& node : in_.nodes) write(node);
@@ -184,7 +190,7 @@ class PositionProgram {
         made.at[dim] = token_of(node);
       else if (picked)
         made.at[dim] = append_op(node, unique_name(names_, node.name + ".at_position"),
-                                 pick_position(node.type.shape, dim), {made.whole, position_});
+                                 pick_positions(node.type.shape, dim, block_), {made.whole, position_});
       else
         made.at[dim] = write_at(node, dim, forms.whole || forms.at_dims.size() > 1);
     }
@@ -195,14 +201,14 @@ class PositionProgram {
       state.where = node.where;
       state.name = unique_name(names_, node.name + ".remembered");
       const NodeId before = append(std::move(state));
-      made.remembered[dim] = append_op(node, unique_name(names_, node.name + ".so_far"), put_position(node.type, dim),
-                                       {before, made.at.at(dim), position_});
+      made.remembered[dim] = append_op(node, unique_name(names_, node.name + ".so_far"),
+                                       put_positions(node.type, dim, block_), {before, made.at.at(dim), position_});
       out_.updates.push_back({before, made.remembered[dim]});
     }
   }
 
   NodeId write_at(const Node& node, int dim, bool beside_others) {
-    const OperatorAtPosition at = operator_at(node, dim);
+    const OperatorAtPosition at = operator_at(node, dim, block_);
     const int factor = factor_of_dim(node, dim);
     std::vector<NodeId> inputs;
     for (size_t j = 0; j < node.inputs.size(); ++j) {
@@ -219,8 +225,8 @@ class PositionProgram {
 
   NodeId token_of(const Node& tokens) {
     Node token = tokens;
-    token.type.shape[1] = 1;
-    token.data.length = 1;
+    token.type.shape[1] = block_;
+    token.data.length = block_;
     return append(std::move(token));
   }
 
@@ -228,12 +234,14 @@ class PositionProgram {
     GenerationProgram done;
     done.model = model_;
     done.reads_window = !remembers_;
-    out_.outputs = {{std::string(logits_output), made_[size_t(model_.logits)].at.at(model_.position_dim)}};
+    done.block = block_;
+    if (block_ == 1)
+      out_.outputs = {{std::string(logits_output), made_[size_t(model_.logits)].at.at(model_.position_dim)}};
     std::vector<std::string> remembered;
     for (const Update& update : out_.updates) remembered.push_back(out_[update.target].name);
     const std::string position = out_[position_].name;
     done.program = simplify(out_);
-    done.logits = done.program.outputs.front().node;
+    if (block_ == 1) done.logits = done.program.outputs.front().node;
     for (const Node& node : done.program.nodes) {
       if (node.kind == NodeKind::input) (node.name == position ? done.position : done.tokens) = node.id;
       if (std::ranges::find(remembered, node.name) != remembered.end()) done.remembered.push_back(node.id);
@@ -259,6 +267,7 @@ class PositionProgram {
   const Program& in_;
   const LanguageModel model_;
   const bool remembers_;
+  const int64_t block_;
   std::vector<bool> depends_;                        ///< by node: on the tokens
   std::map<NodeId, int> rows_;                       ///< of tensors inside of causal attention: their queries
   std::map<std::pair<NodeId, size_t>, int> memory_;  ///< keys and values, by product and operand: their positions
@@ -276,7 +285,7 @@ GenerationProgram picked_program(const Program& forward) {
   out.logits = out.model.logits;
   if (out.model.position_dim < 0) return out;
   Program& program = out.program;
-  Node position = position_input(out.model.length);
+  Node position = number_input("position", out.model.length);
   position.id = out.position = NodeId(program.nodes.size());
   std::set<std::string> names;
   for (const Node& node : program.nodes) names.insert(node.name);
@@ -288,7 +297,7 @@ GenerationProgram picked_program(const Program& forward) {
   picked.name = all.name + ".at_position";
   picked.where = all.where;
   picked.inputs = {out.logits, out.position};
-  set_operator(picked, pick_position(all.type.shape, out.model.position_dim), program);
+  set_operator(picked, pick_positions(all.type.shape, out.model.position_dim, 1), program);
   program.outputs.front().node = out.logits = picked.id;
   program.nodes.push_back(std::move(picked));
   return out;
@@ -314,6 +323,17 @@ RememberingProgram remembering_program(const Program& forward) {
   } catch (const NotByPosition& why) {
     return {{}, why.reason};
   }
+}
+
+GenerationProgram filling_program(const Program& forward, int64_t block) {
+  HETSYNTH_CHECK(block > 1 && language_model(forward).length % block == 0, "blocks divide the window evenly");
+  return PositionProgram(forward, true, block).run();
+}
+
+int64_t filling_block(int64_t length) {
+  for (int64_t block = std::min(length, largest_filling_block); block > 1; --block)
+    if (length % block == 0) return block;
+  return 1;
 }
 
 }  // namespace hetsynth

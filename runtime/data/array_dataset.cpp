@@ -23,7 +23,7 @@ const ArrayField::Part& part_of(const ArrayField& field, int64_t* sample) {
 class ElementReader {
  public:
   ElementReader(const Node& input, const ArrayField& field, int64_t sample)
-      : input_(input), field_(field), sample_(sample), inside_part_(sample), part_(part_of(field, &inside_part_)) {}
+      : input_(input), field_(field), sample_(sample), part_(part_of(field, &sample_)) {}
 
   void read(int64_t element, int64_t count, std::byte* out) {
     const auto size = static_cast<int64_t>(field_.type.bytes);
@@ -31,7 +31,7 @@ class ElementReader {
     for (int64_t done = 0; done < count;) {
       const int64_t now = std::min(count - done, elements_at_once);
       const auto bytes = std::span(block).first(static_cast<size_t>(now * size));
-      offset_ = part_.offset + inside_part_ * part_.stride_bytes + (element + done) * size;
+      offset_ = part_.offset + sample_ * part_.stride_bytes + (element + done) * size;
       part_.file->read(offset_, bytes);
       if (input_.type.dtype == DType::i32) {
         store_integers(bytes, reinterpret_cast<int32_t*>(out) + done);
@@ -69,8 +69,7 @@ class ElementReader {
 
   const Node& input_;
   const ArrayField& field_;
-  const int64_t sample_;  ///< in the whole data set
-  int64_t inside_part_;   ///< the same in its file
+  int64_t sample_;  ///< in its file
   const ArrayField::Part& part_;
   int64_t offset_ = 0;  ///< of the block
 };
@@ -100,9 +99,14 @@ int64_t ArrayField::samples() const {
 
 UserError value_error(const Node& input, const std::string& file, const std::string& at, int64_t sample,
                       const std::string& value) {
+  const bool marks = input.type.dtype == DType::i32 && value.starts_with('-') && !input.data.ignored &&
+                     input.data.kind == DataSource::Kind::named;
   return data_error(file, fmt::format("sample {} has a value that input {} cannot take", sample, input.name),
                     text_of_values(input.data, input.type.dtype), fmt::format("{} at {}", value, at),
-                    input.data.lowest || input.data.highest ? "mend the data, or declare the input with wider bounds"
+                    marks ? fmt::format("mend the data; if {0} marks what counts for nothing, declare the input with "
+                                        ".ignored = {0} and the loss with .ignored_label = {0}",
+                                        value)
+                    : input.data.lowest || input.data.highest ? "mend the data, or declare the input with wider bounds"
                     : input.type.dtype == DType::i32 ? "mend the data, or raise the number of classes in the model"
                                                      : "mend the data, or leave the sample out");
 }
@@ -117,13 +121,13 @@ UserError number_error(const Node& input, const std::string& file, const std::st
             : "write a number for what is missing, or leave the sample out");
 }
 
-ArrayDataset::ArrayDataset(std::string description, std::map<std::string, ArrayField> fields)
+ArrayDataset::ArrayDataset(std::string description, std::map<std::string, ArrayField> fields, bool may_be_empty)
     : description_(std::move(description)), fields_(std::move(fields)) {
   HETSYNTH_CHECK(!fields_.empty(), "a data set has fields");
   const ArrayField& first = fields_.begin()->second;
   for (const auto& [name, field] : fields_) {
     const DataFile& file = *field.parts.front().file;
-    if (field.samples() < 1) throw file.error("the file holds no samples");
+    if (field.samples() < 1 && !may_be_empty) throw file.error("the file holds no samples");
     if (field.samples() == first.samples()) continue;
     throw file.error("the files of these data do not belong together",
                      fmt::format("{} samples, as in {}", first.samples(), first.parts.front().file->path()),
@@ -146,6 +150,12 @@ void ArrayDataset::read(const Node& input, SampleId sample, int64_t inside, int6
     --inside;
   }
   if (count > 0) ElementReader(input, field, sample.index).read(field.first + inside, count, to);
+}
+
+std::vector<DataTrait> ArrayDataset::traits() const {
+  std::vector<DataTrait> out;
+  for (const auto& [name, field] : fields_) out.push_back({"type of input " + name, text(field.type)});
+  return out;
 }
 
 std::string ArrayDataset::description() const {

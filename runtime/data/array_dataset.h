@@ -36,6 +36,7 @@ struct StoredArray {
   StoredType type;
   std::vector<int64_t> shape;
   int64_t data_offset = 0;  ///< byte of the first element
+  TokenOrigin origin = {};  ///< of an array of tokens
 
   /// All elements of all samples.
   ArrayField field() const;
@@ -46,13 +47,14 @@ std::string samples_text(const std::vector<int64_t>& extents, const std::string&
 
 class ArrayDataset : public Dataset {
  public:
-  /// `fields` by name of input, all with as many samples, at least one. Throws UserError naming both files if they have
-  /// different numbers, or if an input wants whole numbers and the file has none.
-  ArrayDataset(std::string description, std::map<std::string, ArrayField> fields);
+  /// `fields` by name of input, all with as many samples, at least one unless it may be empty. Throws UserError naming
+  /// both files if they have different numbers, or if an input wants whole numbers and the file has none.
+  ArrayDataset(std::string description, std::map<std::string, ArrayField> fields, bool may_be_empty);
 
   int64_t samples(const Node& input) const override;
   void read(const Node& input, SampleId sample, int64_t inside, int64_t count, std::span<std::byte> out) const override;
   std::string description() const override;
+  std::vector<DataTrait> traits() const override;
 
  private:
   std::string description_;

@@ -7,6 +7,7 @@
 
 #include "dsl/base/data_file.h"
 #include "dsl/base/suggest.h"
+#include "runtime/data/data_parts.h"
 
 namespace hetsynth {
 namespace {
@@ -28,6 +29,11 @@ class ArrayTokens : public TokenSequence {
     return {array_.file->path(), fmt::format("byte {}", byte_of(offset))};
   }
   std::string description() const override { return fmt::format("npy {}, {} tokens", array_.file->path(), size()); }
+  std::string kind() const override { return "npy"; }
+  std::vector<DataTrait> traits() const override {
+    return {{"type of the tokens", text(array_.type)}, tokenizer_trait(array_.origin)};
+  }
+  TokenOrigin origin() const override { return array_.origin; }
   std::string unit() const override { return "tokens"; }
   std::string mend() const override { return "raise the model's vocabulary, or mend the data"; }
 
@@ -67,6 +73,13 @@ std::vector<int64_t> sample_shape(const Node& input, int64_t categories) {
   return {input.type.shape.begin() + 1, input.type.shape.end()};
 }
 
+/// What the parts of an array share: the extents of a sample are the input's besides.
+std::vector<DataTrait> traits_of(const StoredArray& array) {
+  std::vector<int64_t> sample(array.shape.begin() + (array.shape.empty() ? 0 : 1), array.shape.end());
+  return {
+      {"type", text(array.type)}, {"shape of a sample", hetsynth::text(Shape(sample))}, tokenizer_trait(array.origin)};
+}
+
 void check_array(const Node& input, const StoredArray& array, int64_t categories, bool longer) {
   const std::vector<int64_t>& shape = array.shape;
   std::vector<int64_t> wanted = sample_shape(input, categories);
@@ -86,9 +99,38 @@ void check_array(const Node& input, const StoredArray& array, int64_t categories
   }
 }
 
+std::vector<StoredArray> opened_parts(const std::vector<std::function<StoredArray()>>& parts) {
+  std::vector<StoredArray> out;
+  for (const auto& open : parts) {
+    out.push_back(open());
+    const StoredArray &first = out.front(), &part = out.back();
+    check_alike(first.file->path(), traits_of(first), part.file->path(), traits_of(part));
+  }
+  return out;
+}
+
+std::unique_ptr<TokenSequence> tokens_of(const std::vector<StoredArray>& parts, const std::string& path) {
+  if (parts.size() == 1) return token_sequence(parts.front());
+  std::vector<std::unique_ptr<TokenSequence>> out;
+  for (const StoredArray& part : parts) out.push_back(token_sequence(part));
+  return joined_tokens(std::move(out), path);
+}
+
+ArrayField joined_field(const std::vector<StoredArray>& parts) {
+  ArrayField out = parts.front().field();
+  out.parts.clear();
+  for (const StoredArray& part : parts) {
+    const ArrayField field = part.field();
+    out.elements = std::max(out.elements, field.elements);  // no elements are told of a part without samples
+    out.parts.push_back(field.parts.front());
+  }
+  return out;
+}
+
 [[noreturn]] void refuse_missing(const ArrayStore& store, const Node& input, const std::string& name) {
   std::vector<std::string> names, files;
-  for (const auto& [there, open] : store.arrays) names.push_back(there), files.push_back(there + store.suffix);
+  for (const auto& [there, parts] : store.arrays)
+    if (parts.size() == 1) names.push_back(there), files.push_back(there + store.suffix);
   throw data_error(store.path, fmt::format("the {} has no array for input {}", store.place, data_name(input)),
                    name + store.suffix, files.empty() ? "no array" : quoted_list(files),
                    did_you_mean(name, names, "save it under this name, with the samples in dimension 0"));
@@ -110,8 +152,9 @@ std::unique_ptr<TokenSequence> token_sequence(StoredArray array) {
   return std::make_unique<ArrayTokens>(std::move(array));
 }
 
-std::unique_ptr<Dataset> open_arrays(const ArrayStore& store, const std::vector<const Node*>& inputs) {
-  std::map<std::string, StoredArray> arrays;
+OpenedData open_arrays(const ArrayStore& store, const DataPath& path) {
+  const std::vector<const Node*>& inputs = path.inputs;
+  std::map<std::string, std::vector<StoredArray>> arrays;
   std::map<std::string, ArrayField> fields;
   const auto categories =
       std::ranges::count_if(inputs, [](const Node* input) { return input->data.kind == Kind::category; });
@@ -126,20 +169,21 @@ std::unique_ptr<Dataset> open_arrays(const ArrayStore& store, const std::vector<
     if (found == arrays.end()) {
       const auto there = store.arrays.find(name);
       if (there == store.arrays.end()) refuse_missing(store, *input, name);
-      found = arrays.emplace(name, there->second()).first;
+      found = arrays.emplace(name, opened_parts(there->second)).first;
     }
-    const StoredArray& array = found->second;
-    if (windows && std::ranges::all_of(inputs, of_window) && array.shape.size() == 1 && array.type.whole())
-      return std::make_unique<TokenWindows>(token_sequence(array), inputs, store.path);
-    check_array(*input, array, categories, windows && of_window(input));
-    ArrayField field = array.field();
+    const std::vector<StoredArray>& parts = found->second;
+    if (windows && std::ranges::all_of(inputs, of_window) && parts.front().shape.size() == 1 &&
+        parts.front().type.whole())
+      return tokens_of(parts, store.path);
+    for (const StoredArray& part : parts) check_array(*input, part, categories, windows && of_window(input));
+    ArrayField field = joined_field(parts);
     if (input->data.kind == Kind::token_targets) field.first = 1;
     if (input->data.kind == Kind::category) field.first = input->data.column;
     field.shifted = input->data.kind == Kind::pair_input;
     field.pixels = input->data.kind == Kind::image && field.type == StoredType{};
     fields[input->name] = std::move(field);
   }
-  return std::make_unique<ArrayDataset>(store.description, std::move(fields));
+  return std::make_unique<ArrayDataset>(store.description, std::move(fields), path.may_be_empty());
 }
 
 }  // namespace hetsynth

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "runtime/data/array_dataset.h"
-#include "runtime/data/dataset.h"
-#include "runtime/data/token_windows.h"
+#include "runtime/data/formats.h"
 
 namespace hetsynth {
 
@@ -17,16 +16,17 @@ struct ArrayStore {
   std::string description;  ///< "npz FILE"
   std::string place;        ///< "folder", "archive": what it is that lacks an array
   std::string suffix;       ///< of an array's name, for messages: ".npy"
-  /// Opened, and found to be whole, when an input needs it.
-  std::map<std::string, std::function<StoredArray()>> arrays;
+  /// Opened, and found to be whole, when an input needs it: the parts of each array, of which most have one.
+  std::map<std::string, std::vector<std::function<StoredArray()>>> arrays;
 };
 
 /// The kinds of inputs that arrays can fill.
 std::vector<DataSource::Kind> array_kinds();
 
 /// Samples of the arrays that the inputs are named after (docs/data.md), dimension 0 counting them. Throws UserError if
-/// an array is missing, has another shape or type than its input, or another number of samples than others.
-std::unique_ptr<Dataset> open_arrays(const ArrayStore& store, const std::vector<const Node*>& inputs);
+/// an array is missing, has another shape or type than its input or its own first part, or another number of samples
+/// than others.
+OpenedData open_arrays(const ArrayStore& store, const DataPath& path);
 
 /// A one-dimensional array of whole numbers as a sequence of tokens.
 std::unique_ptr<TokenSequence> token_sequence(StoredArray array);

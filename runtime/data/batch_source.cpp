@@ -133,6 +133,11 @@ class DeclaredData : public BatchSource {
     return content_hash(all);
   }
 
+  TokenOrigin origin() const override {
+    const TokenOrigin of_files = files_ ? files_->origin() : TokenOrigin();
+    return of_files.known() || !text_ ? of_files : text_->origin();
+  }
+
  private:
   static void check_input(const Node& node) {
     if (node.data.kind == Kind::none) {

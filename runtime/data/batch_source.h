@@ -9,6 +9,7 @@
 
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/program.h"
+#include "runtime/token_files/token_origin.h"
 
 namespace hetsynth {
 
@@ -28,11 +29,13 @@ class BatchSource {
   virtual int64_t samples_of_epoch(const Node& /*input*/) const { return 0; }
   /// What tells these data from others: the same wherever they lie. Of large data some samples are looked at.
   virtual std::string fingerprint() const { return ""; }
+  /// Which tokenizer made the tokens, if they are tokens and that is known.
+  virtual TokenOrigin origin() const { return {}; }
 };
 
 struct DataOptions {
-  /// File or folder, perhaps after the name of a format and a colon (docs/data.md). Empty or "synthetic": inputs that
-  /// can be made up are.
+  /// File, folder or pattern of files, perhaps after the name of a format and a colon (docs/data.md). Empty or
+  /// "synthetic": inputs that can be made up are.
   std::string path;
   uint64_t seed = 0;
   /// A run that goes on: its first step, and how many samples of the first input it has seen. Steps of another size

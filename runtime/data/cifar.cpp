@@ -26,7 +26,6 @@ constexpr Variant cifar10 = {
 constexpr Variant cifar100 = {"CIFAR-100", 2, [](const std::string& name) { return name == "train.bin"; }};
 
 std::vector<std::string> training_files(const DataPath& path, const Variant& variant) {
-  if (!path.folder) return {path.path};
   std::vector<std::string> out;
   for (const std::string& name : path.files) {
     if (variant.belongs(name)) out.push_back(path.file(name));
@@ -39,7 +38,7 @@ std::vector<std::string> training_files(const DataPath& path, const Variant& var
   return out;
 }
 
-ArrayField::Part open_part(const std::string& path, const Variant& variant) {
+ArrayField::Part open_file(const std::string& path, const Variant& variant) {
   ArrayField::Part out{std::make_shared<DataFile>(path), 0, variant.label_bytes + pixels, 0};
   const int64_t bytes = out.file->bytes();
   if (bytes == 0 || bytes % out.stride_bytes != 0) {
@@ -61,22 +60,21 @@ void check_sizes(const Node& input, const std::string& path, const Variant& vari
                    "change the model's sizes to those of the data");
 }
 
-std::unique_ptr<Dataset> open_cifar(const DataPath& path, const Variant& variant) {
-  std::vector<ArrayField::Part> parts;
-  for (const std::string& file : training_files(path, variant)) parts.push_back(open_part(file, variant));
+OpenedData open_cifar(const DataPath& path, const Variant& variant) {
+  const ArrayField::Part file = open_file(path.path, variant);
   std::map<std::string, ArrayField> fields;
   for (const Node* input : path.inputs) {
     check_sizes(*input, path.path, variant);
     const bool image = input->data.kind == Kind::image;
     ArrayField field;
-    field.parts = parts;
+    field.parts = {file};
     field.pixels = image;
     field.elements = image ? pixels : 1;
     const bool coarse = variant.label_bytes == 1 || input->data.classes == coarse_classes;
-    for (ArrayField::Part& part : field.parts) part.offset = image ? variant.label_bytes : coarse ? 0 : 1;
+    field.parts.front().offset = image ? variant.label_bytes : coarse ? 0 : 1;
     fields[input->name] = std::move(field);
   }
-  return std::make_unique<ArrayDataset>(fmt::format("{} {}", variant.title, path.path), std::move(fields));
+  return std::make_unique<ArrayDataset>(fmt::format("{} {}", variant.title, path.path), std::move(fields), false);
 }
 
 bool looks_like(const DataPath& path, const Variant& variant) {
@@ -93,7 +91,8 @@ DataFormat cifar10_format() {
           "CIFAR-10, binary version",
           {Kind::image, Kind::image_label},
           [](const DataPath& path) { return looks_like(path, cifar10); },
-          [](const DataPath& path) { return open_cifar(path, cifar10); }};
+          [](const DataPath& path) { return open_cifar(path, cifar10); },
+          [](const DataPath& folder) { return training_files(folder, cifar10); }};
 }
 
 DataFormat cifar100_format() {
@@ -101,7 +100,8 @@ DataFormat cifar100_format() {
           "CIFAR-100, binary version",
           {Kind::image, Kind::image_label},
           [](const DataPath& path) { return looks_like(path, cifar100); },
-          [](const DataPath& path) { return open_cifar(path, cifar100); }};
+          [](const DataPath& path) { return open_cifar(path, cifar100); },
+          [](const DataPath& folder) { return training_files(folder, cifar100); }};
 }
 
 }  // namespace hetsynth

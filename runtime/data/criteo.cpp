@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "dsl/base/data_file.h"
+#include "dsl/base/suggest.h"
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/formats.h"
 #include "runtime/data/sample_order.h"
@@ -21,11 +22,12 @@ using Kind = DataSource::Kind;
 
 class CriteoRows : public Dataset {
  public:
-  explicit CriteoRows(const DataPath& path) : rows_(DataFile(path.path), {}) {
+  explicit CriteoRows(const DataPath& path) : rows_(DataFile(path.path), {.resident_bytes = path.resident_bytes()}) {
     for (const Node* input : path.inputs) {
       if (input->data.kind == Kind::numeric) numeric_ += input->data.length;
       if (input->data.kind == Kind::category) ++categories_;
     }
+    if (rows_.count() == 0 && path.may_be_empty()) return;
     if (rows_.count() == 0) throw rows_.file().error("the file is empty");
     std::string buffer;
     fields_of(rows_.row(0, buffer), 0);
@@ -90,10 +92,8 @@ class CriteoRows : public Dataset {
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
     // Values beyond float32 would become infinite.
     if (error == std::errc() && end == field.data() + field.size() && std::abs(value) < 3e38) return value;
-    std::string shown;
-    for (const char c : field.substr(0, 32)) shown += c >= ' ' && c <= '~' ? c : '?';
     throw value_error(input, rows_.file().path(), fmt::format("{}, field {}", place(row), column + 1), row,
-                      fmt::format("\"{}\"", shown));
+                      fmt::format("\"{}\"", in_ascii(field.substr(0, 32))));
   }
 
   /// Categories are hashed into the buckets the model has; a missing one is a category of its own.
@@ -117,7 +117,8 @@ DataFormat criteo_format() {
             return !path.folder && path.asks_only({Kind::numeric, Kind::category, Kind::response}) &&
                    std::ranges::find(path.head, '\t') != path.head.end();
           },
-          [](const DataPath& path) -> std::unique_ptr<Dataset> { return std::make_unique<CriteoRows>(path); }};
+          [](const DataPath& path) -> OpenedData { return with_row_cache(std::make_unique<CriteoRows>(path), path); },
+          [](const DataPath& folder) { return folder.series({""}); }};
 }
 
 }  // namespace hetsynth

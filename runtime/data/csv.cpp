@@ -50,7 +50,7 @@ std::optional<std::vector<std::string_view>> split(std::string_view row, char se
 
 class CsvRows : public Dataset {
  public:
-  CsvRows(const std::string& path, const std::vector<const Node*>& inputs) : rows_(DataFile(path), {}) {
+  explicit CsvRows(const DataPath& path) : rows_(DataFile(path.path), {.resident_bytes = path.resident_bytes()}) {
     const DataFile& file = rows_.file();
     if (rows_.count() == 0)
       throw file.error("the file is empty", "a header with the names of the columns, and a line a sample");
@@ -71,8 +71,9 @@ class CsvRows : public Dataset {
     const auto names = split(header, separator_);
     if (!names) throw file.error("a quoted name in the header has no end", "", "a \" without another in line 1");
     names_.assign(names->begin(), names->end());
-    for (const Node* input : inputs)
+    for (const Node* input : path.inputs)
       if (!columns_.contains(data_name(*input))) columns_[data_name(*input)] = columns_of(*input);
+    if (rows_.count() == 1 && path.may_be_empty()) return;
     if (rows_.count() == 1)
       throw file.error("the file holds no samples", "a line for each behind the header", "the header alone");
     fields_of(0, &buffer);
@@ -107,6 +108,7 @@ class CsvRows : public Dataset {
   std::string description() const override {
     return fmt::format("csv {}, {} columns, {} samples", rows_.file().path(), names_.size(), rows_.count() - 1);
   }
+  std::vector<DataTrait> traits() const override { return {{"columns", quoted_list(names_, names_.size())}}; }
 
  private:
   static std::string shown(std::string_view field) { return field.empty() ? "an empty field" : quote(field); }
@@ -190,9 +192,8 @@ DataFormat csv_format() {
           "a table with named columns",
           {Kind::named},
           [](const DataPath& path) { return path.asks_only({Kind::named}) && path.has_file(csv_endings); },
-          [](const DataPath& path) -> std::unique_ptr<Dataset> {
-            return std::make_unique<CsvRows>(path.only_file(csv_endings), path.inputs);
-          }};
+          [](const DataPath& path) -> OpenedData { return with_row_cache(std::make_unique<CsvRows>(path), path); },
+          [](const DataPath& folder) { return folder.series(csv_endings); }};
 }
 
 }  // namespace hetsynth

@@ -28,6 +28,7 @@ class DataAhead : public BatchSource {
   int64_t first_sample(const Node& input, int64_t step) const override { return source_.first_sample(input, step); }
   int64_t samples_of_epoch(const Node& input) const override { return source_.samples_of_epoch(input); }
   std::string fingerprint() const override { return source_.fingerprint(); }
+  TokenOrigin origin() const override { return source_.origin(); }
 
  private:
   struct Part {

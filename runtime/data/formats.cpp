@@ -10,7 +10,8 @@
 #include "dsl/base/error.h"
 #include "dsl/base/npy_header.h"
 #include "dsl/base/suggest.h"
-#include "runtime/data/text_tokens.h"
+#include "runtime/data/data_parts.h"
+#include "runtime/data_files/part_names.h"
 
 namespace hetsynth {
 namespace {
@@ -53,7 +54,18 @@ DataPath look_at(const std::string& path, std::vector<const Node*> inputs) {
     if (it->is_regular_file(error)) out.files.push_back(it->path().filename().string());
   }
   if (error) throw data_error(path, "the folder cannot be read: " + error.message());
-  std::ranges::sort(out.files);
+  std::ranges::sort(out.files, part_before);
+  return out;
+}
+
+/// What the user named: one file or folder, or those of a pattern.
+std::vector<DataPath> look_at_parts(const std::string& path, const std::vector<const Node*>& inputs) {
+  std::error_code error;
+  if (!has_wildcard(path) || fs::exists(path, error)) return {look_at(path, inputs)};
+  const std::vector<std::string> paths = paths_of_pattern(path);
+  check_parts_are_whole(paths, path, path);
+  std::vector<DataPath> out;
+  for (const std::string& part : paths) out.push_back(look_at(part, inputs));
   return out;
 }
 
@@ -96,22 +108,30 @@ void check_fills(const DataFormat& format, const std::string& path, const std::v
 
 std::string DataPath::name() const { return folder ? path : fs::path(path).filename().string(); }
 std::string DataPath::file(const std::string& name) const { return (fs::path(path) / name).string(); }
-bool DataPath::has(const std::string& name) const { return std::ranges::binary_search(files, name); }
 
 bool DataPath::has_file(const std::vector<std::string>& endings) const {
   if (!folder) return ends_with_any(path, endings);
   return std::ranges::any_of(files, [&](const std::string& name) { return ends_with_any(name, endings); });
 }
 
-std::string DataPath::only_file(const std::vector<std::string>& endings) const {
-  if (!folder) return path;
-  std::vector<std::string> found;
+std::vector<std::string> DataPath::series(const std::vector<std::string>& endings) const {
+  std::vector<std::string> names, out;
   for (const std::string& name : files)
-    if (ends_with_any(name, endings)) found.push_back(name);
-  if (found.size() == 1) return file(found[0]);
-  throw data_error(path, "it is not clear which file of the folder holds the data",
-                   fmt::format("one file that ends in {}", endings.front()),
-                   found.empty() ? "none" : quoted_list(found), "name the file itself with --data");
+    if (ends_with_any(name, endings)) names.push_back(name);
+  const bool one = !names.empty() && std::ranges::all_of(names, [&](const std::string& name) {
+    return series_of(name) == series_of(names.front());
+  });
+  if (!one) {
+    const std::string ending = endings.front();
+    throw data_error(
+        path, "it is not clear which file of the folder holds the data",
+        fmt::format("one file that ends in {0}, or the numbered parts of one set, as x-00000-of-00008{0}", ending),
+        names.empty() ? "none" : quoted_list(names),
+        fmt::format("name the file itself with --data, or several with a pattern, as '{}' in quotation marks",
+                    file("train-*" + ending)));
+  }
+  for (const std::string& name : names) out.push_back(file(name));
+  return out;
 }
 
 bool DataPath::asks_only(std::initializer_list<DataSource::Kind> kinds) const {
@@ -142,17 +162,17 @@ std::vector<const Node*> file_inputs(const Program& program) {
 std::unique_ptr<Dataset> open_dataset(const Program& program, const std::string& path) {
   size_t prefix = 0;
   const DataFormat* format = named_format(path, &prefix);
-  const DataPath found = look_at(path.substr(prefix), file_inputs(program));
-  if (!format) format = &recognised_format(found);
-  check_fills(*format, found.path, found.inputs);
-  return format->open(found);
+  std::vector<DataPath> parts = look_at_parts(path.substr(prefix), file_inputs(program));
+  if (!format) format = &recognised_format(parts.front());
+  check_fills(*format, path.substr(prefix), parts.front().inputs);
+  return open_parts(*format, std::move(parts), path.substr(prefix));
 }
 
 std::unique_ptr<Dataset> open_text_data(const std::vector<const Node*>& inputs, const std::string& path) {
   size_t prefix = 0;
   const DataFormat* format = named_format(path, &prefix);
   if (format) check_fills(*format, path.substr(prefix), inputs);
-  return open_text(path.substr(prefix), inputs);
+  return open_parts(text_format(), look_at_parts(path.substr(prefix), inputs), path.substr(prefix));
 }
 
 }  // namespace hetsynth

@@ -9,6 +9,7 @@
 #include "dsl/ir/type.h"
 #include "runtime/data/array_dataset.h"
 #include "runtime/data/formats.h"
+#include "runtime/data_files/part_names.h"
 
 namespace hetsynth {
 namespace {
@@ -73,16 +74,18 @@ std::string labels_beside(const std::string& images) {
   return (fs::path(images).parent_path() / name).string();
 }
 
-std::string images_file(const DataPath& path) {
-  if (!path.folder) {
-    if (is_images(path.name())) return path.path;
-    throw data_error(path.path, "the labels of these images cannot be found",
-                     "a name with \"images\" in it, beside a file with \"labels\" in its name", path.name());
-  }
-  for (const bool train : {true, false}) {  // of training and test files those of training
+/// Returns the files of images for training, or those for tests if there are none; several if their names are the same
+/// but for numbers.
+std::vector<std::string> images_files(const DataPath& path) {
+  for (const bool train : {true, false}) {
+    std::vector<std::string> out;
+    std::string series;
     for (const std::string& name : path.files) {
-      if (is_images(name) && (!train || name.starts_with("train"))) return path.file(name);
+      if (!is_images(name) || (train && !name.starts_with("train"))) continue;
+      if (out.empty()) series = series_of(name);
+      if (series_of(name) == series) out.push_back(path.file(name));
     }
+    if (!out.empty()) return out;
   }
   throw data_error(path.path, "the folder holds no IDX images", "a file such as train-images-idx3-ubyte",
                    fmt::format("{} files", path.files.size()), "unpack the .gz files with gunzip");
@@ -97,8 +100,11 @@ void check_shape(const Node& input, const StoredArray& array) {
                           hetsynth::text(Shape(array.shape)), "change the model's sizes to those of the data");
 }
 
-std::unique_ptr<Dataset> open_idx(const DataPath& path) {
-  const std::string images = images_file(path);
+OpenedData open_idx(const DataPath& path) {
+  const std::string& images = path.path;
+  if (!is_images(path.name()))
+    throw data_error(images, "the labels of these images cannot be found",
+                     "a name with \"images\" in it, beside a file with \"labels\" in its name", path.name());
   std::map<std::string, ArrayField> fields;
   for (const Node* input : path.inputs) {
     const bool image = input->data.kind == Kind::image;
@@ -110,7 +116,7 @@ std::unique_ptr<Dataset> open_idx(const DataPath& path) {
     field.pixels = image && array.type == StoredType{};
     fields[input->name] = std::move(field);
   }
-  return std::make_unique<ArrayDataset>("IDX " + images, std::move(fields));
+  return std::make_unique<ArrayDataset>("IDX " + images, std::move(fields), path.may_be_empty());
 }
 
 bool looks_like_idx(const DataPath& path) {
@@ -126,7 +132,8 @@ bool looks_like_idx(const DataPath& path) {
 }  // namespace
 
 DataFormat idx_format() {
-  return {"idx", "IDX images and labels, as of MNIST", {Kind::image, Kind::image_label}, looks_like_idx, open_idx};
+  return {"idx",       "IDX images and labels, as of MNIST", {Kind::image, Kind::image_label}, looks_like_idx, open_idx,
+          images_files};
 }
 
 }  // namespace hetsynth

@@ -19,7 +19,10 @@ using Kind = DataSource::Kind;
 using nlohmann::json;
 
 const std::vector<std::string> jsonl_endings = {".jsonl", ".ndjson"};
-constexpr RowLimits jsonl_limits{.rows_per_mark = 1, .longest_mark = int64_t{64} << 20};
+
+RowLimits jsonl_limits(int64_t resident_bytes) {
+  return {.rows_per_mark = 1, .longest_mark = int64_t{64} << 20, .resident_bytes = resident_bytes};
+}
 
 /// Takes the numbers of one member of a line, lists in lists as the input's shape says; all else is passed over. The
 /// parser keeps no stack of calls, so that nesting without end does no harm.
@@ -91,13 +94,11 @@ class MemberReader : public nlohmann::json_sax<json> {
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception& error) override {
     std::string what = error.what();
     if (const size_t told = what.find(" - "); told != std::string::npos) what = what.substr(told + 3);
-    bool foreign = what.find("UTF-8") != std::string::npos;  // as UTF-16, or the national code pages of spreadsheets
-    for (char& c : what) {
-      foreign = foreign || static_cast<unsigned char>(c) > '~';
-      if (c < ' ' || c > '~') c = '?';
-    }
+    const bool foreign =  // as UTF-16, or the national code pages of spreadsheets
+        what.find("UTF-8") != std::string::npos ||
+        std::ranges::any_of(what, [](char c) { return static_cast<unsigned char>(c) > '~'; });
     throw file_.error(fmt::format("line {} is no JSON", line()), "an object, as {\"" + data_name(input_) + "\": ...}",
-                      fmt::format("at column {}: {}", at, what.substr(0, 160)),
+                      fmt::format("at column {}: {}", at, in_ascii(what.substr(0, 160))),
                       foreign ? "save the file as UTF-8" : "write each object in a line of its own");
   }
 
@@ -193,9 +194,10 @@ class MemberReader : public nlohmann::json_sax<json> {
 
 class JsonRows : public Dataset {
  public:
-  JsonRows(const std::string& path, const std::vector<const Node*>& inputs) : rows_(DataFile(path), jsonl_limits) {
+  explicit JsonRows(const DataPath& path) : rows_(DataFile(path.path), jsonl_limits(path.resident_bytes())) {
+    if (rows_.count() == 0 && path.may_be_empty()) return;
     if (rows_.count() == 0) throw rows_.file().error("the file is empty", "a JSON object in every line");
-    for (const Node* input : inputs) {  // a model that the data do not fit is told of it at once
+    for (const Node* input : path.inputs) {  // a model that the data do not fit is told of it at once
       const int64_t elements = elements_of_sample(*input);
       std::vector<std::byte> first(static_cast<size_t>(elements) * 4);
       read(*input, {0, 0}, 0, elements, first);
@@ -238,9 +240,8 @@ DataFormat jsonl_format() {
                    (path.has_file(jsonl_endings) ||
                     (!path.head.empty() && (path.head.front() == '{' || path.head.front() == '[')));
           },
-          [](const DataPath& path) -> std::unique_ptr<Dataset> {
-            return std::make_unique<JsonRows>(path.only_file(jsonl_endings), path.inputs);
-          }};
+          [](const DataPath& path) -> OpenedData { return with_row_cache(std::make_unique<JsonRows>(path), path); },
+          [](const DataPath& folder) { return folder.series(jsonl_endings); }};
 }
 
 }  // namespace hetsynth

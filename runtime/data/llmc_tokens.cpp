@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "dsl/base/binary_file.h"
@@ -48,11 +49,11 @@ std::string known_magics() {
 struct TokenFile {
   DataFile file;
   const Version* version = nullptr;
-  int64_t start = 0;  ///< number of its first token in the sequence
   int64_t tokens = 0;
+  TokenOrigin origin = {};
 };
 
-TokenFile open_tokens(const std::string& path) {
+TokenFile open_tokens(const std::string& path, bool may_be_empty) {
   TokenFile out{DataFile(path)};
   const std::vector<unsigned char> header = out.file.head(header_bytes);
   if (header.size() < 4 || !version_of(header_number(header, 0))) {
@@ -75,77 +76,57 @@ TokenFile open_tokens(const std::string& path) {
   }
   out.tokens = header_number(header, 2);  // an int32: no product below overflows
   const int64_t bytes = header_bytes + out.tokens * out.version->type.bytes;
-  if (out.tokens < 1 || bytes != out.file.bytes()) {
+  if (out.tokens < (may_be_empty ? 0 : 1) || bytes != out.file.bytes()) {
     throw out.file.error(
         "the number of tokens in the header does not fit the file",
         fmt::format("{} tokens in {} bytes",
                     std::max<int64_t>(0, out.file.bytes() - header_bytes) / out.version->type.bytes, out.file.bytes()),
         fmt::format("{} tokens at byte 8", out.tokens), "the file may be cut short: copy or write it again");
   }
+  const char* const line = reinterpret_cast<const char*>(header.data()) + llmc_origin_at;
+  out.origin = origin_in({line, strnlen(line, header.size() - llmc_origin_at)});
   return out;
 }
 
 class LlmcTokens : public TokenSequence {
  public:
-  LlmcTokens(std::string path, const std::vector<std::string>& files) : path_(std::move(path)) {
-    for (const std::string& file : files) {
-      TokenFile opened = open_tokens(file);
-      if (!files_.empty() && opened.version != files_.front().version) {
-        throw opened.file.error("the files are of different tokenizers", files_.front().version->tokenizer,
-                                opened.version->tokenizer);
-      }
-      opened.start = size_;
-      size_ += opened.tokens;
-      files_.push_back(std::move(opened));
-    }
-  }
+  LlmcTokens(const std::string& path, bool may_be_empty) : opened_(open_tokens(path, may_be_empty)) {}
 
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return opened_.tokens; }
 
   void read(int64_t offset, std::span<int64_t> out) const override {
-    const StoredType type = files_.front().version->type;
-    std::vector<std::byte> bytes;
-    while (!out.empty()) {
-      const TokenFile& file = file_at(offset);
-      const int64_t inside = offset - file.start;
-      const auto count = static_cast<size_t>(std::min(file.tokens - inside, static_cast<int64_t>(out.size())));
-      bytes.resize(count * static_cast<size_t>(type.bytes));
-      file.file.read(header_bytes + inside * type.bytes, bytes);
-      for (size_t i = 0; i < count; ++i)
-        out[i] = whole_at(std::span(bytes).subspan(i * static_cast<size_t>(type.bytes)), type);
-      out = out.subspan(count);
-      offset += static_cast<int64_t>(count);
-    }
+    const StoredType type = opened_.version->type;
+    std::vector<std::byte> bytes(out.size() * static_cast<size_t>(type.bytes));
+    opened_.file.read(byte_of(offset), bytes);
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = whole_at(std::span(bytes).subspan(i * static_cast<size_t>(type.bytes)), type);
   }
 
   std::pair<std::string, std::string> place_of(int64_t offset) const override {
-    const TokenFile& file = file_at(offset);
-    const int64_t at = header_bytes + (offset - file.start) * file.version->type.bytes;
-    return {file.file.path(), fmt::format("byte {}", at)};
+    return {opened_.file.path(), fmt::format("byte {}", byte_of(offset))};
   }
 
   std::string description() const override {
-    return fmt::format("{} tokens {}, {} {}, {} tokens", files_.front().version->tokenizer, path_, files_.size(),
-                       files_.size() == 1 ? "file" : "files", size_);
+    return fmt::format("{} {}, 1 file, {} tokens", kind(), opened_.file.path(), opened_.tokens);
   }
+  std::string kind() const override { return fmt::format("{} tokens", opened_.version->tokenizer); }
+  std::vector<DataTrait> traits() const override {
+    return {{"kind of tokens", opened_.version->tokenizer}, tokenizer_trait(opened_.origin)};
+  }
+  TokenOrigin origin() const override { return opened_.origin; }
   std::string unit() const override { return "tokens"; }
   std::string mend() const override {
-    return fmt::format("raise the model's vocabulary: {} has {} tokens", files_.front().version->tokenizer,
-                       files_.front().version->magic == llmc_short_tokens ? 50257 : 128256);
+    return fmt::format("raise the model's vocabulary: {} has {} tokens", opened_.version->tokenizer,
+                       opened_.version->magic == llmc_short_tokens ? 50257 : 128256);
   }
 
  private:
-  const TokenFile& file_at(int64_t offset) const {
-    return *std::prev(std::ranges::upper_bound(files_, offset, {}, &TokenFile::start));
-  }
+  int64_t byte_of(int64_t offset) const { return header_bytes + offset * opened_.version->type.bytes; }
 
-  std::string path_;
-  std::vector<TokenFile> files_;
-  int64_t size_ = 0;
+  TokenFile opened_;
 };
 
 std::vector<std::string> token_files(const DataPath& path) {
-  if (!path.folder) return {path.path};
   std::vector<std::string> out;
   for (const std::string& name : path.files) {
     if (name.ends_with(".bin")) out.push_back(path.file(name));
@@ -161,8 +142,8 @@ bool looks_like_tokens(const DataPath& path) {
 
 }  // namespace
 
-std::unique_ptr<TokenSequence> open_llmc_tokens(const std::string& path) {
-  return std::make_unique<LlmcTokens>(path, std::vector<std::string>{path});
+std::unique_ptr<TokenSequence> open_llmc_tokens(const std::string& path, bool may_be_empty) {
+  return std::make_unique<LlmcTokens>(path, may_be_empty);
 }
 
 DataFormat llmc_format() {
@@ -171,10 +152,8 @@ DataFormat llmc_format() {
           "token files of llm.c",
           {Kind::tokens, Kind::token_targets},
           looks_like_tokens,
-          [](const DataPath& path) -> std::unique_ptr<Dataset> {
-            return std::make_unique<TokenWindows>(std::make_unique<LlmcTokens>(path.path, token_files(path)),
-                                                  path.inputs, path.path);
-          }};
+          [](const DataPath& path) -> OpenedData { return open_llmc_tokens(path.path, path.may_be_empty()); },
+          token_files};
 }
 
 }  // namespace hetsynth

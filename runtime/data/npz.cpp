@@ -8,24 +8,21 @@ namespace hetsynth {
 namespace {
 
 constexpr std::string_view npz_member = ".npy";
-/// What is compressed is unpacked into memory, as every sample may be asked for at any time.
-constexpr int64_t largest_unpacked = int64_t{2} << 30;
-
-std::unique_ptr<Dataset> open_npz(const DataPath& path) {
-  const std::string file = path.only_file({".npz"});
+OpenedData open_npz(const DataPath& path) {
+  const std::string& file = path.path;
   const auto archive = std::make_shared<ZipArchive>(file);
-  const auto left = std::make_shared<int64_t>(largest_unpacked);
   ArrayStore store{file, "npz " + file, "archive", "", {}};
   for (const std::string& name : archive->names()) {
     if (!name.ends_with(npz_member)) continue;
-    store.arrays[name.substr(0, name.size() - npz_member.size())] = [archive, left, name]() -> StoredArray {
+    const auto open = [archive, left = path.unpacked_left, name]() -> StoredArray {
       auto member = std::make_shared<DataFile>(archive->open(name, *left));
       if (member->unpacked()) *left -= member->bytes();
       NpyHeader header = read_npy_header(*member);
       return {std::move(member), header.type, std::move(header.shape), header.data_offset};
     };
+    store.arrays[name.substr(0, name.size() - npz_member.size())] = {open};
   }
-  return open_arrays(store, path.inputs);
+  return open_arrays(store, path);
 }
 
 bool looks_like_npz(const DataPath& path) {
@@ -36,6 +33,10 @@ bool looks_like_npz(const DataPath& path) {
 
 }  // namespace
 
-DataFormat npz_format() { return {"npz", "an archive of NumPy's arrays", array_kinds(), looks_like_npz, open_npz}; }
+DataFormat npz_format() {
+  return {"npz",         "an archive of NumPy's arrays",
+          array_kinds(), looks_like_npz,
+          open_npz,      [](const DataPath& folder) { return folder.series({".npz"}); }};
+}
 
 }  // namespace hetsynth

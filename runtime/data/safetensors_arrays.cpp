@@ -17,8 +17,8 @@ StoredType element_type(const std::string& file, const std::string& name, const 
                    "save it as float32");
 }
 
-std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
-  const std::string name = path.only_file({".safetensors"});
+OpenedData open_safetensors(const DataPath& path) {
+  const std::string& name = path.path;
   const auto file = std::make_shared<DataFile>(name);
   const std::vector<unsigned char> head = file->head(length_bytes);
   const int64_t longest = std::min(file->bytes() - length_bytes, largest_safetensors_header);
@@ -35,20 +35,22 @@ std::unique_ptr<Dataset> open_safetensors(const DataPath& path) {
   const SafetensorsHeader header = parse_safetensors_header(name, "data", text, file->bytes() - begin, readable_types);
   ArrayStore store{name, "safetensors " + name, "file", "", {}};
   for (const auto& [tensor, stored] : header.tensors) {
-    store.arrays[tensor] = [&, tensor, stored]() -> StoredArray {
+    const auto open = [&, tensor, stored]() -> StoredArray {
       auto part =
           std::make_shared<DataFile>(file->part(name + "/" + tensor, begin + stored.begin, stored.end - stored.begin));
       return {std::move(part), element_type(name, tensor, stored), stored.shape, 0};
     };
+    store.arrays[tensor] = {open};
   }
-  return open_arrays(store, path.inputs);
+  return open_arrays(store, path);
 }
 
 }  // namespace
 
 DataFormat safetensors_format() {
-  return {"safetensors", "tensors of a safetensors file", array_kinds(),
-          [](const DataPath& path) { return path.has_file({".safetensors"}); }, open_safetensors};
+  return {"safetensors",    "tensors of a safetensors file",
+          array_kinds(),    [](const DataPath& path) { return path.has_file({".safetensors"}); },
+          open_safetensors, [](const DataPath& folder) { return folder.series({".safetensors"}); }};
 }
 
 }  // namespace hetsynth

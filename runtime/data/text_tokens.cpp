@@ -1,6 +1,4 @@
 // Text: its bytes are the tokens. A file, or a folder with all files below it.
-#include "runtime/data/text_tokens.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 
 #include "dsl/base/counted.h"
 #include "runtime/data/formats.h"
-#include "runtime/data/text_corpus.h"
+#include "runtime/data/token_windows.h"
+#include "runtime/data_files/text_corpus.h"
 #include "runtime/rank/arena.h"
 #include "runtime/rank/notice.h"
 
@@ -20,7 +19,8 @@ namespace {
 
 class TextTokens : public TokenSequence {
  public:
-  explicit TextTokens(const std::string& path) : corpus_(TextCorpus::open(path)) {}
+  explicit TextTokens(const DataPath& path)
+      : corpus_(TextCorpus::open(path.path, path.resident_bytes(), path.may_be_empty())) {}
   int64_t size() const override { return corpus_.bytes(); }
   void read(int64_t offset, std::span<int64_t> out) const override {
     std::vector<unsigned char> bytes(out.size());
@@ -32,6 +32,8 @@ class TextTokens : public TokenSequence {
     if (corpus_.files() == 1) return fmt::format("text {}, {}", corpus_.path(), text_of_bytes(corpus_.bytes()));
     return fmt::format("text {}, {} files, {}", corpus_.path(), corpus_.files(), text_of_bytes(corpus_.bytes()));
   }
+  std::string kind() const override { return "text"; }
+  TokenOrigin origin() const override { return origin_of_bytes(); }
   std::string unit() const override { return "bytes"; }
   std::string mend() const override { return "raise the model's vocabulary to 256"; }
 
@@ -55,7 +57,7 @@ bool looks_like_records(const TextCorpus& corpus, int64_t begin, int64_t end) {
 }
 
 void warn_of_records(const std::string& path) {
-  const TextCorpus corpus = TextCorpus::open(path, 0);
+  const TextCorpus corpus = TextCorpus::open(path, 0, true);
   const std::vector<int64_t> starts = corpus.starts();
   std::vector<std::string> records;
   // The first files of a folder of many stand for all.
@@ -73,11 +75,6 @@ void warn_of_records(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_text(const std::string& path, const std::vector<const Node*>& inputs) {
-  warn_of_records(path);
-  return std::make_unique<TokenWindows>(std::make_unique<TextTokens>(path), inputs, path);
-}
-
 DataFormat text_format() {
   using Kind = DataSource::Kind;
   return {"text",
@@ -86,7 +83,10 @@ DataFormat text_format() {
           [](const DataPath& path) {
             return path.asks_only({Kind::tokens, Kind::token_targets});
           },
-          [](const DataPath& path) { return open_text(path.path, path.inputs); }};
+          [](const DataPath& path) -> OpenedData {
+            if (path.part == 0) warn_of_records(path.path);  // the first part stands for all
+            return std::make_unique<TextTokens>(path);
+          }};
 }
 
 }  // namespace hetsynth

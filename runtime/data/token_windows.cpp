@@ -2,13 +2,74 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "dsl/base/data_file.h"
 #include "dsl/base/error.h"
 #include "runtime/data/sample_order.h"
+#include "runtime/rank/arena.h"
 
 namespace hetsynth {
+namespace {
+
+class JoinedTokens : public TokenSequence {
+ public:
+  JoinedTokens(std::vector<std::unique_ptr<TokenSequence>> parts, std::string path)
+      : parts_(std::move(parts)), path_(std::move(path)) {
+    for (const auto& part : parts_) {
+      starts_.push_back(size_);
+      size_ += part->size();
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  void read(int64_t offset, std::span<int64_t> out) const override {
+    while (!out.empty()) {
+      const size_t part = part_at(offset);
+      const int64_t inside = offset - starts_[part];
+      const auto count = static_cast<size_t>(std::min(parts_[part]->size() - inside, static_cast<int64_t>(out.size())));
+      parts_[part]->read(inside, out.first(count));
+      out = out.subspan(count);
+      offset += static_cast<int64_t>(count);
+    }
+  }
+  std::pair<std::string, std::string> place_of(int64_t offset) const override {
+    const size_t part = part_at(offset);
+    return parts_[part]->place_of(offset - starts_[part]);
+  }
+  std::string description() const override {
+    return fmt::format("{} {}, {} files, {}", kind(), path_, parts_.size(),
+                       unit() == "bytes" ? text_of_bytes(size_) : fmt::format("{} {}", size_, unit()));
+  }
+  std::string kind() const override { return parts_.front()->kind(); }
+  std::vector<DataTrait> traits() const override { return parts_.front()->traits(); }
+  TokenOrigin origin() const override {
+    for (const auto& part : parts_)
+      if (part->origin().known()) return part->origin();
+    return {};
+  }
+  std::string unit() const override { return parts_.front()->unit(); }
+  std::string mend() const override { return parts_.front()->mend(); }
+
+ private:
+  /// Several parts begin at the same place if some are empty: the token lies in the last of them.
+  size_t part_at(int64_t offset) const {
+    return static_cast<size_t>(std::ranges::upper_bound(starts_, offset) - starts_.begin()) - 1;
+  }
+
+  const std::vector<std::unique_ptr<TokenSequence>> parts_;
+  const std::string path_;
+  std::vector<int64_t> starts_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenSequence> joined_tokens(std::vector<std::unique_ptr<TokenSequence>> parts,
+                                             const std::string& path) {
+  return std::make_unique<JoinedTokens>(std::move(parts), path);
+}
 
 TokenWindows::TokenWindows(std::unique_ptr<TokenSequence> sequence, const std::vector<const Node*>& inputs,
                            const std::string& path)

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t short_tokens = int64_t{1} << 16;
 constexpr const char* npy_magic = "\x93NUMPY";
-constexpr size_t npy_header_bytes = 128, llmc_header_bytes = 1024;
+constexpr size_t npy_header_bytes = 128, npy_header_with_origin = 256, llmc_header_bytes = 1024;
 
 void put_little(std::string& out, uint32_t value) {
   for (int byte = 0; byte < 4; ++byte) out += static_cast<char>(value >> 8 * byte & 0xFF);
@@ -37,8 +37,9 @@ OutputKind token_file_kind(const std::string& path) {
   return {"token file", begins_like_llmc};
 }
 
-TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocabulary)
+TokenFileWriter::TokenFileWriter(const std::string& path, int64_t vocabulary, const TokenOrigin& origin)
     : path_((check_token_file_name(path), path)),
+      origin_(header_line(origin)),
       npy_(path.ends_with(".npy")),
       wide_(vocabulary > short_tokens),
       file_(path, "token file") {
@@ -52,16 +53,20 @@ std::string TokenFileWriter::header() const {
     put_little(out, wide_ ? llmc_long_tokens : llmc_short_tokens);
     put_little(out, wide_ ? 7 : 1);
     put_little(out, static_cast<uint32_t>(tokens_));
+    out.resize(llmc_origin_at);
+    out += origin_;
     out.resize(llmc_header_bytes);
     return out;
   }
   out = npy_magic + std::string("\x01\x00", 2);
   const std::string dictionary =
       fmt::format("{{'descr': '<u{}', 'fortran_order': False, 'shape': ({},), }}", wide_ ? 4 : 2, tokens_);
-  out += static_cast<char>(npy_header_bytes - 10);
+  const size_t bytes = origin_.empty() ? npy_header_bytes : npy_header_with_origin;
+  out += static_cast<char>(bytes - 10);
   out += '\0';
   out += dictionary;
-  out.resize(npy_header_bytes - 1, ' ');
+  if (!origin_.empty()) out += "  # " + origin_;  // NumPy reads the header as Python does, which passes over comments
+  out.resize(bytes - 1, ' ');
   return out + '\n';
 }
 

@@ -7,6 +7,7 @@
 
 #include "dsl/base/new_file.h"
 #include "dsl/base/output_file.h"
+#include "runtime/token_files/token_origin.h"
 
 namespace hetsynth {
 
@@ -14,9 +15,9 @@ namespace hetsynth {
 /// NumPy's. Every function throws UserError if the system refuses.
 class TokenFileWriter {
  public:
-  /// `vocabulary`: all tokens are below; tokens of up to 65,536 take two bytes, others four. Throws UserError for other
-  /// endings.
-  TokenFileWriter(const std::string& path, int64_t vocabulary);
+  /// `vocabulary`: all tokens are below; tokens of up to 65,536 take two bytes, others four. The file says
+  /// what the tokens come from, if that is known. Throws UserError for other endings.
+  TokenFileWriter(const std::string& path, int64_t vocabulary, const TokenOrigin& origin = {});
   /// Appends. Throws UserError when there are more than the format counts.
   void write(std::span<const int32_t> tokens);
   void place();
@@ -28,6 +29,7 @@ class TokenFileWriter {
   std::string header() const;
 
   std::string path_;
+  std::string origin_;  ///< a line for the header
   bool npy_ = false;
   bool wide_ = false;
   int64_t tokens_ = 0;

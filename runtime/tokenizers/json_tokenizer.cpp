@@ -78,6 +78,11 @@ std::string JsonTokenizer::decode(std::span<const int32_t> ids) const {
   return parts_.decoder.join(tokens);
 }
 
+std::string JsonTokenizer::spelled(int32_t id) const {
+  const auto added = parts_.added_texts.find(id);
+  return added == parts_.added_texts.end() ? parts_.model->token(id) : added->second;
+}
+
 std::optional<int32_t> JsonTokenizer::id_of(std::string_view token) const {
   const auto added = parts_.added_ids.find(std::string(token));
   return added == parts_.added_ids.end() ? parts_.model->id_of(token) : std::optional(added->second);

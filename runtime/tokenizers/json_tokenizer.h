@@ -34,6 +34,7 @@ class JsonTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> ids) const override;
   int64_t vocabulary() const override { return vocabulary_; }
   std::optional<int32_t> id_of(std::string_view token) const override;
+  std::string spelled(int32_t id) const override;
   std::vector<int32_t> before_text() const override { return parts_.before; }
   std::vector<int32_t> after_text() const override { return parts_.after; }
   bool cuts_at_lines() const override;

@@ -109,7 +109,8 @@ std::unique_ptr<TokenModel> read_token_model(const JsonReader& json, bool byte_l
   if (type == "WordPiece") return read_word_pieces(json);
   (json.has("type") ? json.member("type") : json)
       .fail("this kind of model is not supported", "BPE or WordPiece", quote(type),
-            type == "Unigram" ? "give the model file of SentencePiece from which it was made (spiece.model)" : "");
+            type == "Unigram" ? "give the model file of SentencePiece from which it was made (spiece.model)"
+                              : "take a tokenizer.json of BPE or WordPiece, or a model file of SentencePiece");
 }
 
 }  // namespace hetsynth

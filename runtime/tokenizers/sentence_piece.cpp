@@ -49,6 +49,7 @@ class SentencePieceTokenizer : public Tokenizer {
     if (spelled != token) return {};
     return id;
   }
+  std::string spelled(int32_t id) const override { return processor_->IdToPiece(id); }
   std::vector<int32_t> before_text() const override { return special(processor_->bos_id()); }
   std::vector<int32_t> after_text() const override { return special(processor_->eos_id()); }
   std::string description() const override { return fmt::format("SentencePiece of {} tokens", vocabulary()); }

@@ -27,12 +27,13 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   const size_t begin = bytes.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (begin != std::string::npos && bytes[begin] == '{') return read_tokenizer_json(bytes, path);
   if (looks_like_sentence_piece(bytes)) return read_sentence_piece(bytes, path);
-  throw UserError({.where = {path},
-                   .tag = "tokenizer",
-                   .message = "this kind of tokenizer is not known",
-                   .expected = "a tokenizer.json, or a model of SentencePiece",
-                   .found = bytes.empty() ? "an empty file" : "a file that begins with " + quote(bytes.substr(0, 16)),
-                   .mend = "make one of your texts: hetsynth tokenize TEXTS --train-bpe 8192 -o tokenizer.json"});
+  throw UserError(
+      {.where = {path},
+       .tag = "tokenizer",
+       .message = "this kind of tokenizer is not known",
+       .expected = "a tokenizer.json, or a model of SentencePiece",
+       .found = bytes.empty() ? "an empty file" : "a file that begins with " + quote(in_ascii(bytes.substr(0, 16))),
+       .mend = "make one of your texts: hetsynth tokenize TEXTS --train-bpe 8192 -o tokenizer.json"});
 }
 
 }  // namespace hetsynth

@@ -30,6 +30,8 @@ class Tokenizer {
   virtual int64_t vocabulary() const = 0;
   /// The id of a token, as the file spells it; none if there is no such token.
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
+  /// A token as the file spells it; empty for ids that do not exist.
+  virtual std::string spelled(int32_t id) const = 0;
   /// What the file puts before and after every text ("<s>").
   virtual std::vector<int32_t> before_text() const { return {}; }
   virtual std::vector<int32_t> after_text() const { return {}; }

@@ -50,6 +50,7 @@ auto with_mend(const std::string& path, const Read& read) {
   } catch (const UserError& error) {
     Diagnostic diagnostic = error.diagnostic();
     if (diagnostic.mend.empty()) diagnostic.mend = mend_of_damage(path);
+    if (diagnostic.mend.empty()) diagnostic.mend = "name a checkpoint that is whole, as run --checkpoint writes it";
     throw UserError(std::move(diagnostic), error.code());
   }
 }
@@ -75,6 +76,8 @@ std::string text_in(const std::map<std::string, std::string>& metadata, const st
   return found == metadata.end() ? "" : found->second;
 }
 
+constexpr const char *tokenizer_key = "tokenizer", *tokenizer_fingerprint_key = "tokenizer_fingerprint";
+
 CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
   const std::map<std::string, std::string>& metadata = file.metadata();
   const std::string format = text_in(metadata, "format");
@@ -92,6 +95,7 @@ CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
   out.data = text_in(metadata, "data");
   out.data_fingerprint = text_in(metadata, "data_fingerprint");
   out.plan = text_in(metadata, "plan");
+  out.tokenizer = tokenizer_in(metadata);
   constexpr double largest = std::numeric_limits<double>::max();
   if (metadata.contains("validation_loss"))
     out.validation_loss = number_in<double>(path, metadata, "validation_loss", -largest, largest);
@@ -182,6 +186,10 @@ CheckpointInfo load(const std::string& path, Executor& executor, const std::set<
 
 }  // namespace
 
+TokenOrigin tokenizer_in(const std::map<std::string, std::string>& metadata) {
+  return {text_in(metadata, tokenizer_key), text_in(metadata, tokenizer_fingerprint_key)};
+}
+
 const OutputKind checkpoint_kind = safetensors_kind("checkpoint of hetsynth", "hetsynth checkpoint ");
 
 std::string previous_checkpoint(const std::string& path) { return path + ".previous"; }
@@ -220,6 +228,10 @@ void save_checkpoint(const std::string& path, const Executor& executor, const Ch
                                               {"samples", std::to_string(info.samples.value_or(0))},
                                               {"seed", std::to_string(executor.seed())}};
   if (!info.plan.empty()) metadata["plan"] = info.plan;
+  if (info.tokenizer.known()) {
+    metadata[tokenizer_key] = info.tokenizer.name;
+    metadata[tokenizer_fingerprint_key] = info.tokenizer.fingerprint;
+  }
   if (info.validation_loss) metadata["validation_loss"] = fmt::format("{}", *info.validation_loss);
   const auto tensor = [&](const std::string& name) {
     HostTensor value = executor.read(nodes.at(name));
@@ -278,6 +290,13 @@ CheckpointInfo load_for_evaluation(const std::string& path, Executor& executor, 
 
 CheckpointInfo check_for_evaluation(const std::string& path, const Program& program, const std::set<NodeId>& own) {
   return check_header(path, program, own, check_has);
+}
+
+void check_tokenizer_of(const std::string& path, const TokenOrigin& trained_on, const TokenOrigin& found,
+                        const std::string& what) {
+  check_same_origin(path, "the checkpoint was trained on tokens of another tokenizer than " + what, trained_on, found,
+                    "take the tokenizer that it was trained with; --other-tokenizer goes on all the same, where that "
+                    "is meant");
 }
 
 void check_data_of(const std::string& path, const CheckpointInfo& info, const BatchSource& data) {

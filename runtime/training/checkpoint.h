@@ -20,6 +20,7 @@ struct CheckpointInfo {
   std::string data_fingerprint = {};           ///< BatchSource::fingerprint; empty: not known
   std::string plan = {};                       ///< that the last step was taken under, in words; empty: not known
   std::optional<double> validation_loss = {};  ///< of these parameters, if it was measured
+  TokenOrigin tokenizer = {};                  ///< that made the tokens it was trained on, if that is known
   bool operator==(const CheckpointInfo&) const = default;
 };
 
@@ -52,6 +53,13 @@ CheckpointInfo check_checkpoint(const std::string& path, const Program& program)
 
 /// Throws UserError if these are not the data that the checkpoint at `path` was trained on, as far as it says which.
 void check_data_of(const std::string& path, const CheckpointInfo& info, const BatchSource& data);
+
+/// Throws UserError if tokens of `found` are not those that the checkpoint at `path` was trained on, as far as both are
+/// known. `what`: which tokens these are, "the data".
+void check_tokenizer_of(const std::string& path, const TokenOrigin& trained_on, const TokenOrigin& found,
+                        const std::string& what);
+/// What the metadata of a checkpoint say of it.
+TokenOrigin tokenizer_in(const std::map<std::string, std::string>& metadata);
 
 /// Reads everything and checks it: checksums, and that all numbers are finite. Throws as load_checkpoint.
 CheckpointInfo check_checkpoint(const std::string& path);

@@ -8,11 +8,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "dsl/base/element_type.h"
 #include "dsl/base/error.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/new_file.h"
+#include "dsl/base/suggest.h"
 
 namespace hetsynth {
 namespace {
@@ -30,6 +33,13 @@ const std::string no_checksum(16, '0');
 [[noreturn]] void refuse_file(const std::string& path, const std::string& message, const std::string& expected = "",
                               const std::string& found = "") {
   throw UserError({{path, 0, 0}, "checkpoint", message, expected, found, ""});
+}
+
+/// `front`: the file's first bytes.
+[[noreturn]] void refuse_foreign_file(const std::string& path, int64_t size, std::string_view front) {
+  refuse_file(path, "the file is cut short or no safetensors file",
+              "the length of a header, and a header of that length",
+              size == 0 ? "an empty file" : fmt::format("{} bytes that begin with {}", size, quote(in_ascii(front))));
 }
 
 std::string json_text(const std::string& text) { return json(text).dump(); }
@@ -135,12 +145,13 @@ SafetensorsFile::SafetensorsFile(const std::string& path, SafetensorsTypes accep
 
   uint64_t header_bytes = 0;
   file_.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
+  const std::string_view front(reinterpret_cast<const char*>(&header_bytes), static_cast<size_t>(file_.gcount()));
   const int64_t limit = std::min<int64_t>(size - 8, largest_safetensors_header);
   if (!file_ || limit < 2 || header_bytes > static_cast<uint64_t>(limit) || header_bytes < 2)
-    refuse_file(path, "the file is cut short or no safetensors file");
+    refuse_foreign_file(path, size, front);
   std::string header(header_bytes, '\0');
   file_.read(header.data(), static_cast<std::streamsize>(header.size()));
-  if (!file_) refuse_file(path, "the file is cut short or no safetensors file");
+  if (!file_) refuse_foreign_file(path, size, front);
   header_hash_ = content_hash(header);
   const int64_t data_start = 8 + static_cast<int64_t>(header_bytes);
   read_header(header, data_start, size - data_start);

@@ -45,6 +45,16 @@ class WindowSource : public BatchSource {
   int32_t position_;
 };
 
+/// Steps of a filling that read a text of so many tokens.
+int64_t blocks_of(const TextFilling& filling, int64_t tokens) {
+  return (tokens + filling.program->block - 1) / filling.program->block;
+}
+
+bool is_faster(const TextFilling& filling, int64_t tokens) {
+  return filling.executor && tokens > 0 &&
+         double(blocks_of(filling, tokens)) * filling.seconds_of_block < double(tokens) * filling.seconds_of_token;
+}
+
 }  // namespace
 
 int64_t window_begin(std::optional<int64_t> begin, int64_t tokens, int64_t length) {
@@ -53,7 +63,18 @@ int64_t window_begin(std::optional<int64_t> begin, int64_t tokens, int64_t lengt
   return tokens - std::max<int64_t>(1, length / 2);
 }
 
-NextLogits::NextLogits(Executor& executor, const GenerationProgram& program) : executor_(executor), program_(program) {}
+int64_t tokens_read_ahead(int64_t prompt, int64_t drawn, int64_t length) {
+  int64_t begin = window_begin({}, prompt, length), ahead = prompt - 1 - begin;
+  while (begin + length + 1 < prompt + drawn) {
+    const int64_t count = begin + length + 1;  // as soon as that is too long for the window
+    begin = window_begin(begin, count, length);
+    ahead += count - 1 - begin;
+  }
+  return ahead;
+}
+
+NextLogits::NextLogits(Executor& executor, const GenerationProgram& program, const TextFilling& filling)
+    : executor_(executor), program_(program), filling_(filling) {}
 
 std::vector<float> NextLogits::run(std::span<const int32_t> window, int64_t position, bool wanted) {
   executor_.step(runs_++, WindowSource(program_, window, position));
@@ -82,6 +103,10 @@ std::optional<std::vector<float>> NextLogits::after(std::span<const int32_t> tok
     if (stop()) return std::nullopt;
     return run(tokens.subspan(static_cast<size_t>(begin)), count - 1 - begin, true);
   }
+  if (read_ == begin && is_faster(filling_, count - 1 - begin)) {
+    if (!fill(tokens.subspan(static_cast<size_t>(begin)), stop)) return std::nullopt;
+    read_ = count - 1;
+  }
   std::vector<float> logits;
   for (; read_ < count; ++read_) {
     if (stop()) return std::nullopt;
@@ -91,12 +116,28 @@ std::optional<std::vector<float>> NextLogits::after(std::span<const int32_t> tok
   return logits;
 }
 
+bool NextLogits::fill(std::span<const int32_t> window, const std::function<bool()>& stop) {
+  const GenerationProgram& program = *filling_.program;
+  const auto block = static_cast<size_t>(program.block);
+  // What stands behind the text in its last block is padding. It is remembered, too, until a token takes its place, and
+  // no token looks at positions behind its own.
+  const std::span<const int32_t> text = window.first(window.size() - 1);
+  for (int64_t number = 0; number < blocks_of(filling_, static_cast<int64_t>(text.size())); ++number) {
+    if (stop()) return false;
+    const std::span<const int32_t> rest = text.subspan(static_cast<size_t>(number) * block);
+    filling_.executor->step(runs_++, WindowSource(program, rest.first(std::min(block, rest.size())), number));
+  }
+  filling_.hand_over();
+  return true;
+}
+
 Generation generate_tokens(Executor& executor, const GenerationProgram& program, std::span<const int32_t> prompt,
-                           const GenerationOptions& options, const std::function<void(int32_t)>& each) {
+                           const GenerationOptions& options, const std::function<void(int32_t)>& each,
+                           const TextFilling& filling) {
   constexpr int stream = 0x5A3;  // apart from the streams of dropout, which count from 0
   int64_t drawn_below = std::min(program.model.classes, program.model.vocabulary);
   if (options.drawn_below > 0) drawn_below = std::min(drawn_below, options.drawn_below);
-  NextLogits next(executor, program);
+  NextLogits next(executor, program, filling);
   std::vector<int32_t> text(prompt.begin(), prompt.end());
   Generation out;
   const double began = wall_seconds();

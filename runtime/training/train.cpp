@@ -26,6 +26,17 @@ namespace {
                   ExitCode::failure);
 }
 
+[[noreturn]] void fail_of_overflow(const StepReport& report, const OptimizerReport& told) {
+  throw UserError({{},
+                   "training",
+                   fmt::format("gradients overflowed in {} steps in a row up to step {}, and nothing is trained",
+                               told.falls, report.step),
+                   "a loss scale at which they are finite",
+                   fmt::format("it fell to {:.3g}, and they are not", told.next_loss_scale),
+                   "look for what is not finite in the backward pass"},
+                  ExitCode::failure);
+}
+
 }  // namespace
 
 TrainReport train(Executor& executor, const BatchSource& data, const TrainOptions& options) {
@@ -58,16 +69,17 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
                      .data = data.description(),
                      .data_fingerprint = data_fingerprint,
                      .plan = plan ? plan() : "",
-                     .validation_loss = is_measured ? validations.loss() : std::nullopt});
+                     .validation_loss = is_measured ? validations.loss() : std::nullopt,
+                     .tokenizer = data.origin().known() ? data.origin() : options.tokenizer});
     if (executor.leads()) kept.written(next_step, is_measured && validations.is_best());
   };
 
   TrainReport out;
   out.unit = unit;
   std::map<std::string, double> idle;  // seconds, by device
+  OptimizerNumbers optimizer(executor);
   // What it reads goes from one process to the others in every step.
-  std::optional<OptimizerNumbers> optimizer;
-  if (executor.anywhere(log.has_value())) optimizer.emplace(executor);
+  const bool is_followed = executor.anywhere(log.has_value()) || optimizer.follows_scale();
   const DataAhead ahead(data, last);
   InterruptGuard interrupt;
   const double began = wall_seconds();
@@ -102,13 +114,20 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
       out.seconds += report.seconds;
       for (size_t i = 0; i < report.ranks.size(); ++i) idle[executor.device_names()[i]] += report.ranks[i].idle_seconds;
       progress.add(report);
-      const OptimizerReport told = optimizer ? optimizer->after(step) : OptimizerReport();
+      const OptimizerReport told = is_followed ? optimizer.after(step) : OptimizerReport();
       if (log) log->add(report, told);
       if (options.on_step) options.on_step(report);
       if (!std::isfinite(report.loss)) {
         progress.finish();
         if (options.explain) throw options.explain(report);
         fail_not_finite(report);
+      }
+      if (told.falls == most_falls) {
+        progress.finish();
+        settle();
+        save(step + 1);
+        if (options.explain_overflow) throw options.explain_overflow(report, told);
+        fail_of_overflow(report, told);
       }
       if (options.between_steps && step != last) {
         const BetweenSteps done = options.between_steps(report);

@@ -9,6 +9,7 @@
 #include "dsl/base/error.h"
 #include "runtime/executor.h"
 #include "runtime/training/kept_checkpoints.h"
+#include "runtime/training/optimizer_numbers.h"
 #include "runtime/training/progress.h"
 #include "runtime/training/validations.h"
 
@@ -42,10 +43,15 @@ struct TrainOptions {
   std::function<BetweenSteps(const StepReport&)> between_steps;
   /// Before parameters are written, and at the end: returns when what was trained may count. It may throw TakenBack.
   std::function<void()> before_writing;
+  /// What made the tokens of the checkpoint that goes on; the data's own tokenizer, if it is known, takes its place.
+  TokenOrigin tokenizer = {};
   /// The plan that steps are taken under now, in words, for the checkpoint; empty: it says nothing of it.
   std::function<std::string()> plan;
   /// The error that a loss which is not finite ends the run with; empty: one that names the step.
   std::function<UserError(const StepReport&)> explain;
+  /// The error that the run ends with where gradients overflow however small their scale becomes; empty: one that
+  /// names the step.
+  std::function<UserError(const StepReport&, const OptimizerReport&)> explain_overflow;
 };
 
 struct TrainReport {
@@ -61,8 +67,13 @@ struct TrainReport {
   std::vector<double> idle;                                     ///< of these: share of the time
 };
 
+/// Gradients that overflow in so many steps in a row, each with a smaller scale than the one before, do so because of
+/// the model: a scale of 2^16 is 2^-4 by then, and of a scale it is all one whether it is halved once more.
+constexpr int64_t most_falls = 20;
+
 /// Runs steps until all are done or a signal asks to stop. The same seed and plan give bitwise the same losses. Throws
-/// UserError (exit code 1) naming the step if the loss is not finite, whatever Executor::step throws, and InternalError
+/// UserError (exit code 1) naming the step if the loss is not finite or if a loss scale fell `most_falls` times in a
+/// row (after writing the checkpoint: parameters are what they were), whatever Executor::step throws, and InternalError
 /// where the run is taken back, after writing the checkpoint of where it was taken back to.
 TrainReport train(Executor& executor, const BatchSource& data, const TrainOptions& options);
 

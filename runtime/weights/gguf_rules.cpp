@@ -77,7 +77,7 @@ std::optional<GgufRules> GgufRules::load(const std::string& path) {
   out.file_ = path;
   if (!gguf->is_table())
     refuse_rule("gguf", path, line_of(*gguf), "gguf is no table", "[gguf] with a line for each entry");
-  for (const auto& [key, node] : *gguf->as_table()) {
+  for (const auto& [key, node] : in_order(*gguf->as_table())) {
     if (key.str() != "optional") {
       out.rules_.push_back(gguf_rule_of(path, std::string(key.str()), node));
       continue;
@@ -89,7 +89,6 @@ std::optional<GgufRules> GgufRules::load(const std::string& path) {
       out.optional_.push_back(*name.value<std::string>());
     }
   }
-  std::ranges::stable_sort(out.rules_, {}, &GgufRule::line);
   return out;
 }
 

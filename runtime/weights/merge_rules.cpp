@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "dsl/base/error.h"
 #include "dsl/base/suggest.h"
@@ -27,6 +28,26 @@ void at_rule(const std::string& file, int line, const Action& action) {
     throw UserError(std::move(diagnostic), error.code());
   }
 }
+
+/// Collects what several checks refuse and tells the error that stands first in the file.
+class FirstRefused {
+ public:
+  template <class Check>
+  void of(const Check& check) {
+    try {
+      check();
+    } catch (const UserError& error) {
+      if (!error_ || error.diagnostic().where.line < error_->diagnostic().where.line) error_ = error;
+    }
+  }
+  bool any() const { return error_.has_value(); }
+  void tell() const {
+    if (error_) throw UserError(*error_);
+  }
+
+ private:
+  std::optional<UserError> error_;
+};
 
 /// A number in braces that the parameter's name has not would stand for nothing.
 void check_numbers(const std::string& file, int line, const std::string& parameter, const std::string& name) {
@@ -53,7 +74,7 @@ MergeRule merge_rule_of(const std::string& file, const std::string& parameter, c
     refuse_rule("weights", file, line, fmt::format("{} has a value of the wrong kind", quote(parameter)),
                 what_a_merge_is);
   static const std::vector<std::string> keys = {"left", "right", "product", "scale"};
-  for (const auto& [key, value] : *table)
+  for (const auto& [key, value] : in_order(*table))
     if (std::ranges::find(keys, key.str()) == keys.end())
       refuse_rule("weights", file, line_of(value), "a key that means nothing here", "one of " + quoted_list(keys),
                   quote(std::string(key.str())));
@@ -89,7 +110,7 @@ MergeRules MergeRules::load(const std::string& path) {
     refuse_rule("weights", path, merge ? line_of(*merge) : 0, "the file does not say what is merged",
                 "[merge] with a line for each kind of parameter that has an adapter", "",
                 "examples/weights/gpt2-lora.toml is such a file");
-  for (const auto& [parameter, node] : *merge->as_table()) {
+  for (const auto& [parameter, node] : in_order(*merge->as_table())) {
     const std::string name(parameter.str());
     const toml::array* list = node.as_array();
     if (!list) {
@@ -99,20 +120,21 @@ MergeRules MergeRules::load(const std::string& path) {
     if (list->empty()) refuse_rule("weights", path, line_of(node), "an empty list of products", what_a_merge_is);
     for (const toml::node& one : *list) out.rules_.push_back(merge_rule_of(path, name, one));
   }
-  std::ranges::stable_sort(out.rules_, {}, &MergeRule::line);
   return out;
 }
 
 MergedWeights::MergedWeights(const MergeRules& rules, const SafetensorsFile& checkpoint) : rules_(rules) {
-  for (const MergeRule& rule : rules.rules()) add_rule(rule, checkpoint);
-  check_all_used(checkpoint);
-  if (terms_.empty())
+  FirstRefused first;
+  for (const MergeRule& rule : rules.rules()) first.of([&] { add_rule(rule, checkpoint); });
+  first.of([&] { check_all_used(checkpoint); });
+  if (terms_.empty() && !first.any())
     refuse_rule("weights", rules.file(), rules.rules().front().line,
                 "no rule of [merge] fits a tensor of the checkpoint",
                 "names like " + rules.rules().front().parameter + " and " + rules.rules().front().left,
                 checkpoint.types().empty() ? "no tensors" : checkpoint.types().begin()->first,
                 "take the rules of the model that wrote the checkpoint");
-  check_weights_are_there(checkpoint);
+  first.of([&] { check_weights_are_there(checkpoint); });
+  first.tell();
 }
 
 /// Weights do not come and go as adapters do.
@@ -142,6 +164,8 @@ void MergedWeights::add_rule(const MergeRule& rule, const SafetensorsFile& check
               scale_name ? filled_in(*scale_name, *numbers) : ""};
     const bool has_left = types.contains(term.left), has_right = types.contains(term.right);
     if (!has_left && !has_right) continue;  // a layer without an adapter
+    for (const std::string& name : {term.left, term.right, term.scale})
+      if (!name.empty()) used_.insert(name);
     const auto lacks = [&](const std::string& name, const std::string& found) {
       refuse_rule("weights", rules_.file(), rule.line,
                   fmt::format("the checkpoint lacks a tensor that is added to {}", parameter), name, found,
@@ -161,8 +185,6 @@ void MergedWeights::add_rule(const MergeRule& rule, const SafetensorsFile& check
       rule.product.check({term.left, types.at(term.left).shape}, {term.right, types.at(term.right).shape},
                          {parameter, type.shape});
     });
-    for (const std::string& name : {term.left, term.right, term.scale})
-      if (!name.empty()) used_.insert(name);
     terms_[parameter].push_back(std::move(term));
   }
   if (const auto both = std::ranges::find_if(terms_, [&](const auto& term) { return used_.contains(term.first); });
@@ -217,13 +239,16 @@ void MergedWeights::check_factors(const WeightMap& map, const SafetensorsFile& c
 }
 
 void MergedWeights::check_named(const WeightMap& map, const SafetensorsFile& checkpoint) const {
-  check_factors(map, checkpoint);
-  for (const auto& [parameter, terms] : terms_)
+  FirstRefused first;
+  first.of([&] { check_factors(map, checkpoint); });
+  const auto check_exported = [&](const std::string& parameter, int line) {
     if (const auto place = map.place_of(parameter); !place || !place->rule)
-      refuse_rule("weights", rules_.file(), terms.front().rule->line,
-                  fmt::format("{} has something added, and is not exported", parameter),
+      refuse_rule("weights", rules_.file(), line, fmt::format("{} has something added, and is not exported", parameter),
                   "a rule for it in " + map.file(), "",
                   "give the rules of the base weights with --map, and those with [merge] with --merge");
+  };
+  for (const auto& [parameter, terms] : terms_) first.of([&] { check_exported(parameter, terms.front().rule->line); });
+  first.tell();
 }
 
 HostTensor MergedWeights::read(SafetensorsFile& checkpoint, const std::string& name) const {

@@ -10,6 +10,7 @@
 #include "dsl/base/error.h"
 #include "dsl/base/file.h"
 #include "dsl/base/hash.h"
+#include "runtime/training/checkpoint.h"
 
 namespace hetsynth {
 namespace {
@@ -74,6 +75,12 @@ void WeightFile::add(const std::string& path) {
       throw UserError({.where = {path}, .tag = "weights", .message = "two files have a tensor " + name});
     file_of_[name] = files_.size() - 1;
   }
+}
+
+TokenOrigin WeightFile::tokenizer() const {
+  for (const auto& file : files_)
+    if (const TokenOrigin origin = tokenizer_in(file->metadata()); origin.known()) return origin;
+  return {};
 }
 
 std::string WeightFile::description() const {

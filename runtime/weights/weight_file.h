@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/token_files/token_origin.h"
 #include "runtime/training/safetensors.h"
 
 namespace hetsynth {
@@ -18,6 +19,9 @@ class WeightFile {
   const std::map<std::string, TensorType>& types() const { return types_; }
   /// "model.safetensors, 148 tensors".
   std::string description() const;
+  /// Which tokenizer made the tokens that it was trained on, as far as it is a checkpoint of hetsynth that says so.
+  TokenOrigin tokenizer() const;
+  const std::string& path() const { return path_; }
   /// A hash of the headers.
   std::string fingerprint() const;
   HostTensor read(const std::string& name);

@@ -56,7 +56,7 @@ WeightRule rule_of(const std::string& file, const std::string& parameter, const 
   } else {
     std::string layout;
     int64_t part = 0;
-    for (const auto& [key, value] : *table) {
+    for (const auto& [key, value] : in_order(*table)) {
       if (key.str() == "from") {
         out.tensor = text_of(file, value, "the name of the file's tensor");
       } else if (key.str() == "layout") {
@@ -90,7 +90,7 @@ WeightMap WeightMap::load(const std::string& path) {
   const toml::table table = read_toml(path, "rules of weights", "weights");
   WeightMap out;
   out.file_ = path;
-  for (const auto& [key, node] : table) {
+  for (const auto& [key, node] : in_order(table)) {
     if (key.str() == "may_lack") {
       out.may_lack_ = texts_of(path, node, "beginnings of names");
     } else if (key.str() == "ignore") {
@@ -98,10 +98,8 @@ WeightMap WeightMap::load(const std::string& path) {
     } else if (key.str() == "copies") {
       out.copies_ = texts_of(path, node, "beginnings of names");
     } else if (key.str() == "tensors" && node.is_table()) {
-      // In the order of the file: toml++ sorts by name.
-      for (const auto& [name, rule] : *node.as_table())
+      for (const auto& [name, rule] : in_order(*node.as_table()))
         out.rules_.push_back(rule_of(path, std::string(name.str()), rule));
-      std::ranges::stable_sort(out.rules_, {}, &WeightRule::line);
     } else if (key.str() != "gguf" && key.str() != "merge") {  // of these, gguf_rules.h and merge_rules.h
       static const std::vector<std::string> keys = {"may_lack", "ignore", "copies", "tensors", "gguf", "merge"};
       refuse_rule("weights", path, line_of(node), "a key that means nothing here", "one of " + quoted_list(keys),

@@ -5,6 +5,7 @@
 
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
+#include "runtime/training/checkpoint.h"
 
 namespace hetsynth {
 
@@ -36,6 +37,10 @@ std::string WeightSources::text() const {
   std::string out;
   for (size_t i = 0; i < files_.size(); ++i) out += hetsynth::text(found_[i], *files_[i]);
   return out;
+}
+
+void WeightSources::check_tokenizer(const TokenOrigin& found, const std::string& what) const {
+  for (const auto& file : files_) check_tokenizer_of(file->path(), file->tokenizer(), found, what);
 }
 
 std::string WeightSources::fingerprint() const {

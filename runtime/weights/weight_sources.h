@@ -16,6 +16,9 @@ class WeightSources {
 
   /// What is taken of each file, and what keeps its starting value: "weights: 148 of 172 parameters from ...".
   std::string text() const;
+  /// Throws UserError if one of the files was trained on tokens of another tokenizer than `found`, that of `what`, as
+  /// far as both are known.
+  void check_tokenizer(const TokenOrigin& found, const std::string& what) const;
   /// The fingerprints of all files, in their order.
   std::string fingerprint() const;
   /// Sets what is found, file by file: of two that have one parameter the later one counts. As take_weights.

@@ -22,31 +22,6 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Starts. Once patience has run out others are followed only if memory is short.
-constexpr int first_starts = 2;
-/// One more, if the plan is so far from the bound over all shares.
-constexpr double worth_one_more_start = 0.02;
-/// What is farther from the bound was ill guided by the relaxation.
-constexpr double well_guided = 0.1;
-/// Shares whose plan is proven to be this near to the best over all shares end the alternation.
-constexpr double near_enough = 1e-3;
-/// So do shares whose cheapest program does not fit and is this near: as near as plans within memory are sought.
-constexpr double near_enough_if_tight = 2e-3;
-/// The other starts are followed after all where the plan that fits is so far from the bound.
-constexpr double worth_following_if_tight = 0.1;
-/// What is left between plan and bound is not worth one more search of everything.
-constexpr double as_good_as_proven = 1e-6;
-/// What the shares that suit the relaxation's program must lead to for the next start to be left out.
-constexpr double near_enough_at_first = 5e-4;
-/// A bound over all shares that is this near is left as it is.
-constexpr double worth_tightening = 5e-3;
-/// Steps' time, as the bound has it, that a memory too many counts as where shares follow the fastest program: of
-/// shares that are nearly as fast those are taken that need less. What does not fit may do so at the same shares when
-/// it makes values twice, or with thriftier forms.
-constexpr double soft_price = 0.3;
-/// Shares that gain a plan less than this part of what it lacks to the best do not lead there.
-constexpr double worth_following = 0.1;
-
 class Alternation {
  public:
   Alternation(const Problem& problem, Budget& budget, Picoseconds to_beat, Relaxation relaxation, Candidate at_hand,
@@ -142,12 +117,12 @@ class Alternation {
   /// From one start after the other, until no more are worth it. False if some are left for later, as may be done
   /// once only memory matters.
   bool follow(bool may_leave) {
-    double enough = several_axes() ? near_enough : near_enough_at_first;
+    double enough = several_axes() ? near_enough_over_shares : near_enough_at_first;
     int followed = 0;
     for (const Shares& shares : starts_) {
       if (budget_.spent() || (near_bound(enough) && !worth_proving())) break;
       if (may_leave && only_memory_matters()) return false;
-      enough = near_enough;
+      enough = near_enough_over_shares;
       if (seen_.contains(shares)) continue;
       if (followed++ >= starts_to_follow() && are_enough_starts()) break;
       alternate(shares, Among::all, &seen_);
@@ -211,7 +186,7 @@ class Alternation {
   /// What does not fit at some shares is so fast that no others are much faster: what fits is searched for there.
   bool only_memory_matters() const {
     return !several_axes() && !budget_.patient() &&
-           double(tight_.least()) <= double(shares_bound_) * (1 + near_enough_if_tight);
+           double(tight_.least()) <= double(shares_bound_) * (1 + near_enough_within_memory);
   }
 
   /// And yet what was found within memory is far from the bound there, if anything was.
@@ -220,7 +195,7 @@ class Alternation {
   }
 
   /// No other shares are worth a search.
-  bool near_bound(double enough = near_enough) const {
+  bool near_bound(double enough = near_enough_over_shares) const {
     return kept_.fits() && double(kept_.best.cost) <= double(shares_bound_) * (1 + enough);
   }
 
@@ -236,10 +211,10 @@ class Alternation {
       return;
     const int most = class_of_most_work(problem_, *kept_.best.spmd);
     if (most < 0) return;
-    shares_bound_ =
-        std::max(shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, kept_.best.cost, near_enough,
-                                                          most_branches, budget_.stop_of_attempt(), relaxation_.choices,
-                                                          relaxation_.learnt.get(), kept_.best.shares));
+    shares_bound_ = std::max(
+        shares_bound_, tighter_bound_over_shares(problem_, most, shares_bound_, kept_.best.cost,
+                                                 near_enough_over_shares, most_branches, budget_.stop_of_attempt(),
+                                                 relaxation_.choices, relaxation_.learnt.get(), kept_.best.shares));
     budget_.searched();
   }
 

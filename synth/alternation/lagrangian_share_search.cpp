@@ -15,22 +15,8 @@
 namespace hetsynth::synth {
 namespace {
 
-constexpr int most_rounds = 6;
-/// Where plans take more than this part of the memory after so many rounds prices do not help.
-constexpr int rounds_to_help = 3;
-constexpr double worth_going_on = 0.9;
-/// Part of the prices so far that the new ones take the place of: programs would swing from one to another.
-constexpr double part_of_new = 0.5;
-/// Prices of less than this part of a step are forgotten.
-constexpr double negligible = 1e-4;
+/// A tensor has a bit for each (MemoryPrice::points).
 constexpr size_t most_points = 31;
-/// How often shares are looked for at which a program fits in whole granules, and while it is no fuller than this.
-constexpr int most_roundings = 3;
-constexpr double worth_rounding_anew = 1.1;
-/// Part of the best plan's cost that a program must cost less for it to be made to fit.
-constexpr double worth_fitting = 2e-2;
-/// Part of its cost that another program must save.
-constexpr double worth_another = 1e-2;
 
 class PriceFollower {
  public:
@@ -48,7 +34,7 @@ class PriceFollower {
   void follow() {
     const double first = at_.fullest();
     double price = first_memory_price, fullest = first;
-    for (int round = 0; round < most_rounds && !budget_.spent(); ++round) {
+    for (int round = 0; round < most_price_rounds && !budget_.spent(); ++round) {
       const Picoseconds before = best_;
       if (!move(price)) return;
       bool fits = at_.fits();
@@ -111,11 +97,11 @@ class PriceFollower {
   }
 
   void take_prices(const std::vector<LimitPrice>& met) {
-    const double part = prices_.empty() ? 1 : part_of_new;
+    const double part = prices_.empty() ? 1 : part_of_new_prices;
     for (auto& [where, price] : prices_) price *= 1 - part;
     for (const LimitPrice& limit : met)
       prices_[{limit.node, limit.device}] += part * double(to_picoseconds(limit.seconds));
-    std::erase_if(prices_, [&](const auto& entry) { return entry.second < negligible * unit_; });
+    std::erase_if(prices_, [&](const auto& entry) { return entry.second < negligible_price * unit_; });
   }
 
   /// A device's price is shared among those like it, which are as full.

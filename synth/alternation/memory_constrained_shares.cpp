@@ -6,25 +6,9 @@
 #include "synth/alternation/lagrangian_share_search.h"
 #include "synth/memory/recompute.h"
 #include "synth/shares/ratios.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
-namespace {
-
-/// Of the shares at which the cheapest plan does not fit, so many are searched under memory limits once a plan fits.
-constexpr int most_tight_shares = 2;
-/// Later so many in a row that lead to nothing better end it.
-constexpr int most_in_vain = 2;
-/// How often shares follow the best plan under memory limits, and the gap above which they do so more than once.
-constexpr int most_tight_moves = 3;
-constexpr double worth_moving_again = 0.1;
-/// A plan that takes so much longer than the fastest that does not fit: thriftier ones at other shares may be faster.
-constexpr double far_from_fastest = 0.3;
-/// Where plans at prices take no more than this part of the memory the thriftiest of all may fit.
-constexpr double worth_more_thrift = 1.1;
-/// And so much longer that everything is tried.
-constexpr double very_far_from_fastest = 3;
-
-}  // namespace
 
 Picoseconds MemoryConstrainedShares::least() const {
   const auto it = std::ranges::min_element(starts_, {}, &Candidate::cost);

@@ -4,16 +4,10 @@
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
-
-/// Networks with no more values are searched to the end, also on several axes.
-constexpr int64_t few_values = 60'000;
-/// Of a plan to the bound over all shares, for the search to begin with it.
-constexpr double hardly_dearer = 1e-6;
-/// Of a plan that does not fit, to the cheapest.
-constexpr double near_enough = 2.5e-3;
 
 std::vector<int> unequal_axes_of(const Problem& problem) {
   std::vector<int> out;
@@ -71,7 +65,7 @@ Candidate ShareSearch::cheaper_than_best(const Conversions& conversions, const S
 }
 
 Candidate ShareSearch::nearly_cheapest(const Conversions& conversions, const Shares& shares) {
-  const double tolerance = std::exchange(limits_.tolerance, near_enough);
+  const double tolerance = std::exchange(limits_.tolerance, near_enough_before_memory);
   Candidate candidate = cheapest_of_all(conversions, shares);
   limits_.tolerance = tolerance;
   return candidate;
@@ -85,7 +79,7 @@ void ShareSearch::begin_with_likely() {
 
 bool ShareSearch::small_network() const {
   const auto& network = relaxation_.around.network;
-  return network && network->network.value_count() <= few_values;
+  return network && network->network.value_count() <= few_values_to_prove;
 }
 
 /// What suits the shares of each instruction is changed a little to suit the shares there are.
@@ -103,7 +97,7 @@ Candidate ShareSearch::cheapest_around_relaxation(const Conversions& conversions
 Candidate ShareSearch::relaxation_at(const Conversions& conversions, const Shares& shares) const {
   if (several_axes() || !unequal_axes_.empty() || relaxation_.choices.empty()) return {};
   const Picoseconds cost = total_cost(problem_, conversions, shares, relaxation_.choices);
-  if (double(cost) > double(relaxation_.bound) * (1 + hardly_dearer)) return {};
+  if (double(cost) > double(relaxation_.bound) * (1 + as_good_as_proven)) return {};
   Candidate candidate = make_candidate(problem_, conversions, shares, relaxation_.choices, cost);
   candidate.bound = relaxation_.bound;
   return candidate;

@@ -200,6 +200,10 @@ Choices AtShares::cheapest(const Pins& pins) const {
   return search(problem, conversions, shares, input, {}).choices;
 }
 
+SpmdProgram AtShares::program(const Choices& choices, Wording wording) const {
+  return in_buckets_if_they_fit(problem, shares, lower(problem, conversions, shares, choices, wording));
+}
+
 Plan AtShares::plan(const Choices& choices, const std::string& name) const {
   Plan plan = assemble(problem, conversions, shares, choices, fractions);
   check_memory(problem, plan.prediction, name);
@@ -207,14 +211,20 @@ Plan AtShares::plan(const Choices& choices, const std::string& name) const {
 }
 
 double AtShares::step_seconds(const Choices& choices, const std::string& name) const {
-  SpmdProgram program = lower(problem, conversions, shares, choices, Wording::none);
-  const Prediction prediction = predict(problem, shares, in_buckets_if_they_fit(problem, shares, std::move(program)));
+  const Prediction prediction = predict(problem, shares, program(choices, Wording::none));
   check_memory(problem, prediction, name);
   return prediction.step_seconds;
 }
 
 Plan data_parallel_plan(const Problem& problem, RatioRule rule) {
   return AtShares(problem, rule).plan(data_parallel_choices(problem), data_parallelism);
+}
+
+Plan tensor_parallel_plan(const Problem& problem, RatioRule rule) {
+  const AtShares at(problem, rule);
+  const Choices choices = at.cheapest(tensor_parallel_pins(problem));
+  HETSYNTH_CHECK(!choices.empty(), "tensor parallelism is always possible: every form can be converted");
+  return at.plan(choices, "tensor parallelism");
 }
 
 }  // namespace hetsynth::synth
@@ -231,12 +241,7 @@ Plan data_parallel_plan(const Program& reference, const Cluster& cluster, RatioR
 }
 
 Plan tensor_parallel_plan(const Program& reference, const Cluster& cluster, RatioRule rule) {
-  using namespace synth;
-  Problem problem(reference, cluster, "tp");
-  AtShares at(problem, rule);
-  Choices choices = at.cheapest(tensor_parallel_pins(problem));
-  HETSYNTH_CHECK(!choices.empty(), "tensor parallelism is always possible: every form can be converted");
-  return at.plan(choices, "tensor parallelism");
+  return synth::tensor_parallel_plan(synth::Problem(reference, cluster, "tp"), rule);
 }
 
 }  // namespace hetsynth

@@ -30,6 +30,8 @@ struct AtShares {
   AtShares(const Problem& problem, std::vector<std::vector<double>> fractions, Shares shares);
   /// The cheapest choices under the pins; none if they contradict.
   Choices cheapest(const Pins& pins) const;
+  /// The choices as a program, as `plan` has it.
+  SpmdProgram program(const Choices& choices, Wording wording = Wording::full) const;
   /// The choices as a plan. Throws UserError with ExitCode::infeasible, calling it `name`, if it does not fit.
   Plan plan(const Choices& choices, const std::string& name) const;
   /// Of that plan.
@@ -56,5 +58,6 @@ std::vector<BaselinePrediction> baselines(const Problem& problem);
 /// As the functions of baseline_plans.h, for a problem at hand.
 Plan single_device_plan(const Problem& problem);
 Plan data_parallel_plan(const Problem& problem, RatioRule rule);
+Plan tensor_parallel_plan(const Problem& problem, RatioRule rule);
 
 }  // namespace hetsynth::synth

@@ -14,8 +14,6 @@ namespace {
 
 /// Bytes of a tensor that decide which of several unlike hosts is taken for the slowest.
 constexpr double typical_bytes = 1 << 24;
-/// Of all values: those near the relaxation.
-constexpr double likely_part = 0.1;
 
 /// Devices that get one part of what is divided: one coordinate of an axis, or one of several axes.
 struct Portion {

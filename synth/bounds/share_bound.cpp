@@ -15,15 +15,6 @@
 namespace hetsynth::synth {
 namespace {
 
-/// Bisections over seconds begin from a bracket: it grows from the likely end by this part, doubled each time.
-constexpr double first_step = 1.0 / 64;
-/// A branch is divided so far before and behind what the plan at hand holds, in parts of its width, unless the bound is
-/// too far from that plan for its shares to tell where the bound is low.
-constexpr int64_t parts_of_width = 16;
-constexpr double near_plan = 0.2;
-/// Into so many branches at most.
-constexpr int most_parts = 3;
-
 /// What the devices of each type may hold together of one class, in granules.
 struct Branch {
   int class_id = -1;  ///< -1: any shares of all classes
@@ -168,28 +159,16 @@ class BestShares {
   /// Seconds of work that is divided among unequal devices, up to `bound_precision`.
   double seconds_divided(const Work& work, int class_id) const {
     const int64_t granules = granules_of(class_id);
-    double low = 0, high = 0;   // the least that types must do; all of it on each of them
-    double rate = 0, lost = 0;  // of all together, and what they could have done in the time of their calls
+    double low = 0, high = 0;  // the least that types must do; all of it on each of them
     within_.clear();
     for (size_t t = 0; t < types_.devices.size(); ++t) {
       const int device = types_.devices[t][0];
       low = std::max(low, seconds(work, double(least_of_device(class_id, t)) / double(granules), device));
-      const double alone = seconds(work, 1, device), call = work.turns * problem_.cost.speed(work, device).call_seconds;
-      high = std::max(high, alone);
-      const double of_type = double(types_.devices[t].size()) / (alone - call);
-      rate += of_type, lost += of_type * call;
+      high = std::max(high, seconds(work, 1, device));
       within_.push_back(problem_.cost.part_within(work, whole_part, 0, device));
     }
     const auto done = [&](double time) { return granules_done_within(time, class_id) >= granules; };
     if (done(low)) return low;
-    // It takes little longer than if parts were not whole granules.
-    double ahead = (1 + lost) / rate;
-    for (double step = first_step; ahead > low && ahead < high; step *= 2) {
-      if (done(ahead))
-        high = ahead;
-      else
-        low = std::exchange(ahead, ahead * (1 + step));
-    }
     for (int i = 0; i < most_halvings && high - low > bound_precision * high; ++i) {
       const double middle = (low + high) / 2;
       (done(middle) ? high : low) = middle;
@@ -301,7 +280,7 @@ Picoseconds tighter_bound_over_shares(const Problem& problem, int class_id, Pico
   std::priority_queue<Branch, std::vector<Branch>, decltype(later)> open(later);
   open.push({class_id, std::vector<int64_t>(types.devices.size(), 0),
              std::vector<int64_t>(types.devices.size(), granules), root, of_root});
-  const int at_once = near ? most_parts : 2;
+  const int at_once = near ? most_parts_of_branch : 2;
   for (int searches = 0; searches + at_once <= most && !enough(open.top().bound) && !stop.stopped();) {
     const Branch branch = open.top();
     size_t widest = 0;

@@ -19,8 +19,10 @@ BackwardLiveness::BackwardLiveness(const Problem& problem, const SpmdProgram& pr
   std::vector<char> read(program.values.size(), 0), read_early(program.values.size(), 0);
   for (int i = count; i-- > 0;) {
     const Instruction& instruction = program.instructions[i];
-    // What is not stored is made in its reader's loop; a conversion stands where its readers need it.
-    const bool with_readers = !stored_[instruction.result] || instruction.opcode != Opcode::compute;
+    // What is not stored is made in its reader's loop; a conversion stands where its readers need it, and what goes to
+    // another stage of a pipeline behind what makes it.
+    const bool with_readers =
+        !stored_[instruction.result] || (instruction.opcode != Opcode::compute && instruction.opcode != Opcode::send);
     late_[i] = with_readers && read[instruction.result]
                    ? !read_early[instruction.result]
                    : problem.program[program.values[instruction.result].node].phase != Phase::forward;

@@ -18,14 +18,13 @@ class MemoryBound {
       : problem_(problem), conversions_(conversions), shares_(shares), limits_(limits), budget_(budget) {}
 
   /// `price`: picoseconds for a full memory, as `input` has it, for what is certain. 0 where some solution shows that
-  /// the bound is no higher than `worth`, or where it would hardly be.
+  /// the bound is no higher than `worth`.
   Picoseconds at(const SearchInput& input, double price, double worth);
   /// A program whose cost at any price limits the bound there.
   void limit_by(const Choices& choices) { solutions_.push_back(choices); }
 
  private:
   bool limited_to(double worth, const SearchInput& input, double price) const;
-  SearchResult bounded(const Network& network, double worth) const;
 
   const Problem& problem_;
   const Conversions& conversions_;

@@ -13,17 +13,6 @@
 namespace hetsynth::synth {
 namespace {
 
-constexpr size_t most_points = 4;
-/// Part of the fullness that another moment must save at least for one more to be tried.
-constexpr double worth_dearer = 0.9;
-/// Bounds at prices that differ by less than this part are hardly better.
-constexpr double worth_proving_anew = 0.03;
-/// Where making values twice costs less than this part of the step, a better bound is not worth a search or two.
-constexpr double worth_proving_copies = 0.01;
-constexpr int most_dearest = 3, most_prices = 7;
-/// A bound, or a cheapest plan without limits, this near to the plan ends the search.
-constexpr double near_enough = 2e-3;
-
 class MemorySearch {
  public:
   MemorySearch(const Problem& problem, const Conversions& conversions, const Candidate& cheapest, const Candidate& best,
@@ -88,15 +77,13 @@ class MemorySearch {
     const double price = approach(low, high);
     if (hopeless()) return;
     if (price > 0) mix();
-    // Nor is a bound better than what plans cost at that price, memory that is not certain included.
-    if (last_estimate_ <= least()) return;
     prove(price);
   }
 
   /// Where plans' memory peaks: tensors have a price at these moments, at all alike. After the first of a phase only
   /// where `also_beside`.
   void watch(NodeId peak, bool also_beside = false) {
-    if (peak < 0 || points_.size() >= most_points) return;
+    if (peak < 0 || points_.size() >= most_priced_moments) return;
     auto phase = [&](NodeId node) { return problem_.program[node].phase; };
     for (NodeId point : points_)
       if (point == peak || (!also_beside && phase(point) == phase(peak))) return;
@@ -152,7 +139,6 @@ class MemorySearch {
     Solution solution = synth::search(problem_, conversions_, cheapest_.shares, input, limits_);
     budget_.searched(solution.search.expansions);
     if (!budget_.spent()) estimate_ = std::max(estimate_, double(solution.search.lower_bound) - multiplier);
-    last_estimate_ = double(std::min(solution.search.cost, limits_.cost_to_beat)) - multiplier;
     if (solution.choices.empty()) return point;
     Candidate candidate =
         make_candidate(problem_, conversions_, cheapest_.shares, std::move(solution.choices), solution.cost);
@@ -246,7 +232,7 @@ class MemorySearch {
       double known = low.time + price * low.fullness, reached = next.time + price * next.fullness;
       (next.fits ? high : low) = next;
       if (low.time >= double(to_beat())) return 0;  // what takes less memory takes longer still
-      if (reached >= known * (1 - near_enough / 4)) break;
+      if (reached >= known * (1 - near_enough_within_memory / 4)) break;
     }
     return price;
   }
@@ -287,14 +273,13 @@ class MemorySearch {
   Picoseconds cost_to_beat_;
   Budget& budget_;
   SearchLimits limits_;
-  double near_enough_ = near_enough;
+  double near_enough_ = near_enough_within_memory;
   Picoseconds least_ = 0;       ///< of all plans at these shares, fitting or not, as far as is known
   std::vector<char> tight_;     ///< by device: its memory has a price
   std::vector<NodeId> points_;  ///< where memory was over
   MemoryBound bound_;
   double proven_at_ = 0;      ///< price of the last bound
   double estimate_ = 0;       ///< a bound, but for what has a price without being in memory
-  double last_estimate_ = 0;  ///< at the last price: what the cheapest there costs less a full memory
   Point known_;               ///< from elsewhere; fits if there is one
   Candidate fast_, thrifty_;  ///< of those met last one that does not fit, and one that does
   MemorySearchResult result_;

@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "dsl/base/error.h"
+#include "dsl/spmd/loop_schedule.h"
 #include "synth/memory/backward_liveness.h"
 #include "synth/memory/recompute_floor.h"
 #include "synth/schedule/lower.h"
 #include "synth/schedule/price.h"
 #include "synth/schedule/schedule.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -42,6 +44,7 @@ class Rewriting {
     for (const Value& value : program_.values) values_.next() = value;
     std::vector<ValueId> operands;
     for (int i = 0; i < int(program_.instructions.size()); ++i) {
+      at_.push_back(instructions_.count());
       if (const auto run = begins_.find(i); run != begins_.end())
         for (ValueId value : run->second->again)
           if (again_[value]) copy(value);
@@ -54,10 +57,15 @@ class Rewriting {
       out = instruction;
       out.operands = operands;
     }
+    at_.push_back(instructions_.count());
     instructions_.finish();
     values_.finish();
     return std::move(out_);
   }
+
+  /// Returns, by instruction of the program without copies, where it and the copies before it stand now, and last the
+  /// number of all instructions.
+  const std::vector<int>& at() const { return at_; }
 
  private:
   ValueId copy(ValueId value) {
@@ -83,6 +91,7 @@ class Rewriting {
   std::vector<char> again_;
   std::vector<ValueId> copy_;                  ///< by value
   std::map<int, const AttentionRun*> begins_;  ///< by the first instruction of the gradient's blocks
+  std::vector<int> at_;
   SpmdProgram out_;
   Refill<Instruction> instructions_{&out_.instructions};
   Refill<Value> values_{&out_.values};
@@ -93,8 +102,13 @@ class Rewriting {
 /// must now stay longer, or come back earlier, because the copy is made from it.
 class Selection {
  public:
-  Selection(const Problem& problem, const SpmdProgram& program, const BackwardLiveness& reads, int fullest)
-      : problem_(problem), program_(program), reads_(reads), states_(program.values.size()) {
+  Selection(const Problem& problem, const SpmdProgram& program, const BackwardLiveness& reads, int fullest,
+            bool hard_to_check = true)
+      : problem_(problem),
+        program_(program),
+        reads_(reads),
+        hard_to_check_(hard_to_check),
+        states_(program.values.size()) {
     const Pricer pricer(problem, program);
     for (int i = 0; i < int(program.instructions.size()); ++i) {
       const Instruction& instruction = program.instructions[i];
@@ -188,14 +202,49 @@ class Selection {
           stacked_dim(problem_.program[node].space) >= 0)
         states_[v].movable = false;
     }
+    // What another stage sent came once.
+    for (const Instruction& instruction : program_.instructions)
+      if (instruction.opcode == Opcode::send) states_[instruction.result].movable = false;
+    for (ValueId v = 0; v < ValueId(states_.size()) && !hard_to_check_; ++v)
+      if (states_[v].movable && looks_up(v)) states_[v].movable = false;
     // Blocks of attention are made again as they are, or for the gradient: from what is stored.
     for (const Instruction& instruction : program_.instructions) {
       const AttentionPart part = reads_.part(instruction.result);
       if (part == AttentionPart::statistic) states_[instruction.result].movable = false;
+      if (part != AttentionPart::none && !hard_to_check_) keep_attention(instruction);
       if (part != AttentionPart::forward_block && part != AttentionPart::mixed) continue;
       for (ValueId operand : instruction.operands)
         if (reads_.passing(operand) && reads_.part(operand) == AttentionPart::none)
           reads_.for_stored_operands(operand, [&](ValueId under) { states_[under].movable = false; });
+    }
+  }
+
+  /// Whether these are whole numbers that are computed from others, as places in experts' queues are.
+  bool computed_places(ValueId value) const {
+    const bool whole = problem_.program[program_.values[value].node].type.dtype == DType::i32;
+    return whole && reads_.made(value) >= 0 &&
+           std::ranges::any_of(program_.instructions[reads_.made(value)].operands, [&](ValueId operand) {
+             return problem_.program[program_.values[operand].node].type.dtype != DType::i32 ||
+                    computed_places(operand);
+           });
+  }
+  /// Whether it is computed from such numbers.
+  bool looks_up(ValueId value) const {
+    return computed_places(value) ||
+           std::ranges::any_of(program_.instructions[reads_.made(value)].operands, [&](ValueId operand) {
+             return computed_places(operand) || (reads_.passing(operand) && looks_up(operand));
+           });
+  }
+
+  /// Attention in blocks, and what it reads, is not made again.
+  void keep_attention(const Instruction& instruction) {
+    states_[instruction.result].movable = false;
+    for (const ValueId operand : instruction.operands) {
+      if (reads_.part(operand) != AttentionPart::none) continue;
+      if (reads_.passing(operand))
+        reads_.for_stored_operands(operand, [&](ValueId under) { states_[under].movable = false; });
+      else
+        states_[operand].movable = false;
     }
   }
 
@@ -238,12 +287,11 @@ class Selection {
 
   /// Sees to it that a value is there at an instruction after the forward phase.
   void need(ValueId value, int at, bool deep, Move* move) const {
-    constexpr size_t most_at_once = 24;
     State& state = of(*move, value);
     state.read_late = true;
     const bool later = at > state.last;
     if (!state.dropped && later && deep && state.movable && state.first_late == never &&
-        move->dropped.size() < most_at_once) {
+        move->dropped.size() < most_remade_at_once) {
       state.last = at;
       drop(value, at, deep, move);
       return;
@@ -264,6 +312,7 @@ class Selection {
   const Problem& problem_;
   const SpmdProgram& program_;
   const BackwardLiveness& reads_;
+  const bool hard_to_check_;
   std::vector<State> states_;      ///< by value
   std::vector<Absence> absences_;  ///< by value: in the program without copies
 };
@@ -299,7 +348,18 @@ size_t affordable(const Candidate& candidate, const std::vector<Absence>& order,
 }  // namespace
 
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again) {
-  return Rewriting(program, BackwardLiveness(problem, program), again).run();
+  const BackwardLiveness reads(problem, program);
+  Rewriting rewriting(program, reads, again);
+  SpmdProgram out = rewriting.run();
+  if (program.schedules.empty()) return out;
+  const std::vector<LoopSpan> spans = loop_spans(problem.program, program);
+  for (const LoopSchedule& schedule : program.schedules) {
+    LoopSchedule& longer = out.schedules.emplace_back(schedule);
+    const std::vector<int> bounds = part_bounds(schedule, *std::ranges::find(spans, schedule.loop, &LoopSpan::loop));
+    for (size_t part = 0; part + 1 < bounds.size(); ++part)
+      longer.parts[part] = rewriting.at()[size_t(bounds[part + 1])] - rewriting.at()[size_t(bounds[part])];
+  }
+  return out;
 }
 
 SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
@@ -308,8 +368,9 @@ SpmdProgram written_out(const Problem& problem, const Candidate& candidate) {
   return candidate.recomputed.empty() ? program : with_recomputed(problem, program, candidate.recomputed);
 }
 
-std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device) {
-  return Selection(problem, program, BackwardLiveness(problem, program), device).order();
+std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device,
+                                     bool hard_to_check) {
+  return Selection(problem, program, BackwardLiveness(problem, program), device, hard_to_check).order();
 }
 
 std::optional<Candidate> recomputed_to_fit(const Problem& problem, const Candidate& candidate,

@@ -10,14 +10,17 @@ namespace hetsynth::synth {
 
 /// The program with a second copy of each of these values: what runs after the forward phase reads the copies. What
 /// they are made from and is not stored either is made again with them. `again`: values that the forward phase makes.
+/// In a pipeline each stage makes its own again, in the part that reads them.
 SpmdProgram with_recomputed(const Problem& problem, const SpmdProgram& program, const std::vector<ValueId>& again);
 
 /// The candidate's program with names and causes.
 SpmdProgram written_out(const Problem& problem, const Candidate& candidate);
 
 /// Values worth making twice, in order of the seconds they cost for a byte of the device that they free, and for how
-/// long.
-std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device);
+/// long. `hard_to_check`: attention in blocks, what it reads, and what is looked up at computed places may be among
+/// them.
+std::vector<Absence> recompute_order(const Problem& problem, const SpmdProgram& program, int device,
+                                     bool hard_to_check = true);
 
 /// The candidate with just enough values made twice that it fits; none if no number of them is enough, or if the step
 /// would take `cost_to_beat` or longer. Values are taken in the order of the fullest device (Chen et al. 2016 choose by

@@ -40,10 +40,10 @@ PlanPins load_pins(const std::string& path) {
   const toml::table table = read_toml(path, "pins file", "pins");
   static const std::vector<std::string> keys = {"placement", "forbid", "ratio", "mesh"};
   PlanPins pins;
-  for (const auto& [key, node] : table) {
+  for (const auto& [key, node] : in_order(table)) {
     const std::string word(key.str());
     if (word == "placement" && node.is_table()) {
-      for (const auto& [name, value] : *node.as_table()) {
+      for (const auto& [name, value] : in_order(*node.as_table())) {
         auto placement = value.value<std::string>();
         if (!placement)
           fail(path, value.source(), "a value of the wrong kind", "a placement in quotes", "something else");

@@ -4,16 +4,9 @@
 #include <map>
 #include <utility>
 
+#include "synth/support/parameters.h"
+
 namespace hetsynth::synth {
-namespace {
-
-/// Most forms of either of two sets that a tensor has before and after the forward phase; of tensors with so many forms
-/// that there would be more pairs of sets than this, one form before and one after.
-constexpr int most_apart = 2;
-constexpr size_t most_pairs = 1000;
-
-}  // namespace
-
 std::vector<FormSets> MaterialisationDomain::of(const Node& node, const std::vector<int>& from,
                                                 const std::set<FormMask>& early, const std::set<FormMask>& late,
                                                 const std::vector<FormMask>& fixed) const {
@@ -22,11 +15,12 @@ std::vector<FormSets> MaterialisationDomain::of(const Node& node, const std::vec
   std::vector<FormSets> out;
   for (FormMask set : useful_sets(node, from, all))
     if (serves(set, fixed)) out.push_back({true, false, set, 0});
-  bool may_part = prices_.any() && node.kind != NodeKind::input && !early.empty() && !late.empty();
+  const bool may_part = prices_.any() && node.kind != NodeKind::input && !early.empty() && !late.empty() &&
+                        !prices_.stays_through_a_loop(node);
   if (!may_part) return out;
-  std::vector<FormMask> early_sets = useful_sets(node, from, early, most_apart),
-                        late_sets = useful_sets(node, from, late, most_apart);
-  if (early_sets.size() * late_sets.size() > most_pairs) {
+  std::vector<FormMask> early_sets = useful_sets(node, from, early, most_forms_apart),
+                        late_sets = useful_sets(node, from, late, most_forms_apart);
+  if (early_sets.size() * late_sets.size() > most_pairs_of_sets) {
     early_sets = useful_sets(node, from, early, 1);
     late_sets = useful_sets(node, from, late, 1);
   }

@@ -17,7 +17,7 @@ constexpr int always = -1;
 MemoryPenalties::MemoryPenalties(const Problem& problem, const Conversions& conversions, const Shares& shares,
                                  const MemoryPrice& memory)
     : problem_(problem), conversions_(conversions), shares_(shares), memory_(memory) {
-  if (any()) find_boundary();
+  if (any()) find_boundary(), find_loops();
   const auto kept = [&](const Node& node) {
     const std::vector<double>& prices = prices_of_forms(node, always);
     return Picoseconds(std::min(double(forbidden), *std::min_element(prices.begin(), prices.end())));
@@ -30,6 +30,45 @@ void MemoryPenalties::find_boundary() {
     if (!node.leaf() && node.phase == Phase::forward) boundary_ = node.id;
 }
 
+void MemoryPenalties::find_loops() {
+  loops_.assign(problem_.program.loops.size(), {int(problem_.program.nodes.size()), -1});
+  for (const Node& node : problem_.program.nodes)
+    if (node.loop >= 0) {
+      auto& [first, last] = loops_[size_t(node.loop)];
+      first = std::min(first, node.id);
+      last = std::max(last, node.id);
+    }
+}
+
+/// A carry reads what it begins with in the first turn alone.
+bool MemoryPenalties::reads_in_all_turns(NodeId consumer, const Node& node) const {
+  const int loop = problem_.program[consumer].loop;
+  return loop >= 0 && loop != node.loop && problem_.program.next_of(consumer) < 0;
+}
+
+bool MemoryPenalties::stays_through_a_loop(const Node& node) const {
+  return std::ranges::any_of(problem_.consumers[node.id],
+                             [&](NodeId consumer) { return reads_in_all_turns(consumer, node); });
+}
+
+/// The nodes from whose computation on a tensor is there, and until which. In a loop that is said of one turn: what is
+/// made before the loop is there in all turns, converted or not, and so is what turns hand on to each other.
+std::pair<NodeId, NodeId> MemoryPenalties::lifetime(const Node& node) const {
+  const Program& p = problem_.program;
+  std::pair<NodeId, NodeId> out{node.id, node.id};
+  for (const NodeId consumer : problem_.consumers[node.id]) {
+    const NodeId until = reads_in_all_turns(consumer, node) ? loops_[size_t(p[consumer].loop)].second : consumer;
+    out.second = std::max(out.second, until);
+  }
+  if (node.loop < 0) return out;
+  const auto& [first, last] = loops_[size_t(node.loop)];
+  if (p.next_of(node.id) >= 0) return {first, last};
+  // What a carry takes over lies in its place until the loop ends.
+  if (std::ranges::count(p.loops[size_t(node.loop)].carries, node.id, &TurnLoop::Carry::next) > 0)
+    return {last + 1, std::max(last, out.second)};
+  return out;
+}
+
 /// Bits for the points at which a tensor must be there in some form: it is computed then, read, or waits.
 int MemoryPenalties::presence(const Node& node) const {
   if (node.id != asked_) asked_ = node.id, presence_ = find_presence(node), of_forms_ = nullptr;
@@ -40,13 +79,12 @@ int MemoryPenalties::find_presence(const Node& node) const {
   if (node.leaf()) return always;
   // New contents of leaves are written over the old ones where that can be.
   if (problem_.cost.fused(node.id) || !problem_.update_targets[node.id].empty()) return 0;
-  NodeId last = node.id;
-  for (NodeId consumer : problem_.consumers[node.id]) last = std::max(last, consumer);
+  const auto [first, last] = lifetime(node);
   if (memory_.least) return node.id <= boundary_ && last > boundary_ ? always : 0;
   const bool outlives = problem_.is_output[node.id] || node.id == problem_.program.loss;
   int bits = 0;
   for (size_t p = 0; p < memory_.points.size(); ++p)
-    if (node.id <= memory_.points[p].node && (outlives || last >= memory_.points[p].node)) bits |= 1 << p;
+    if (first <= memory_.points[p].node && (outlives || last >= memory_.points[p].node)) bits |= 1 << p;
   return bits;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "synth/model/conversion.h"
@@ -35,8 +36,10 @@ class MemoryPenalties {
 
   /// Without a price all else is 0.
   bool any() const { return memory_.any(); }
-  /// Equal for tensors of one kind that pay alike: bits for the points at which they are there.
-  int kind_of(const Node& node) const { return any() ? presence(node) : 0; }
+  /// Equal for tensors of one kind that pay alike.
+  int kind_of(const Node& node) const { return any() ? 2 * presence(node) + stays_through_a_loop(node) : 0; }
+  /// What is made before a loop and read in it is converted before the loop, and kept through all turns.
+  bool stays_through_a_loop(const Node& node) const;
   /// Equal for tensors that cost the same to make again.
   int remake_kind_of(const Node& node) const { return remakes_ ? remakes_->kind_of(node.id) : -1; }
   /// Of a leaf in the form it is kept in. Inputs are read in the cut that their consumers need.
@@ -46,6 +49,9 @@ class MemoryPenalties {
 
  private:
   void find_boundary();
+  void find_loops();
+  bool reads_in_all_turns(NodeId consumer, const Node& node) const;
+  std::pair<NodeId, NodeId> lifetime(const Node& node) const;
   int presence(const Node& node) const;
   int find_presence(const Node& node) const;
   Picoseconds price(const Node& node, int form) const;
@@ -58,7 +64,8 @@ class MemoryPenalties {
   const Conversions& conversions_;
   const Shares& shares_;
   const MemoryPrice& memory_;
-  NodeId boundary_ = -1;  ///< the last node of the forward phase
+  NodeId boundary_ = -1;                               ///< the last node of the forward phase
+  std::vector<std::pair<NodeId, NodeId>> loops_ = {};  ///< by loop: its first and its last node
   mutable std::map<std::pair<int, int>, std::vector<double>>
       prices_;  ///< by kind and points: worked out when first asked for
   // Of the node that was asked for last, which many questions in a row are about.

@@ -6,17 +6,6 @@
 #include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
-namespace {
-
-/// Relative gap of a relaxation that is as good as solved.
-constexpr double nearly_proven = 6e-4;
-
-/// Nodes, and sweeps of message passing: on several axes, and on one as many as this by node, within bounds.
-constexpr int sweeps_of_several_axes = 210, least_sweeps = 90;
-constexpr double sweeps_by_node = 2e6;
-
-}  // namespace
-
 SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tolerance) {
   SearchLimits limits;
   limits.stop = stop;
@@ -32,10 +21,8 @@ SearchLimits limits_of(const Problem& problem, const StopToken& stop, double tol
 
 SearchLimits limits_at_prices(const Problem& problem, const StopToken& stop) {
   SearchLimits limits = limits_of(problem, stop, tolerance_at_prices);
-  limits.most_sweeps = 48;
+  limits.most_sweeps = sweeps_at_prices;
   limits.thorough = false;
-  limits.table_limit = std::min(limits.table_limit, 1e6);
-  limits.expansion_limit = std::min<int64_t>(limits.expansion_limit, 100'000);
   return limits;
 }
 

@@ -4,13 +4,10 @@
 
 #include "synth/baselines/baselines.h"
 #include "synth/shares/ratios.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
-
-/// Alternations under a restriction, and how near to the best under it a plan has to be.
-constexpr int most_rounds = 3;
-constexpr double tolerance = 1e-4;
 
 Pins data_parallel_operations(const Problem& problem) {
   const Choices choices = data_parallel_choices(problem);
@@ -49,14 +46,14 @@ std::vector<Pins> quick_restrictions(const Problem& problem) {
 Candidate anytime_fallback(const Problem& problem, Budget& budget) {
   Candidate best;
   if (problem.mesh.axes.size() > 1 || problem.constrained || !budget.limited()) return best;
-  const SearchLimits limits = limits_of(problem, budget.stop(), tolerance);
+  const SearchLimits limits = limits_of(problem, budget.stop(), fallback_tolerance);
   const bool alike = device_types(problem.cluster).devices.size() < 2;
   Shares shares = common_shares(problem.classes, fractions_of(problem, RatioRule::proportional));
   for (const Pins& pins : quick_restrictions(problem)) {
     SearchInput input;
     input.pins = &pins;
     std::set<Shares> seen;
-    for (int round = 0; round < most_rounds && !budget.spent() && seen.insert(shares).second; ++round) {
+    for (int round = 0; round < fallback_alternations && !budget.spent() && seen.insert(shares).second; ++round) {
       const Conversions conversions(*problem.analysis, problem.cost, shares);
       Solution solution = search(problem, conversions, shares, input, limits);
       if (solution.choices.empty()) break;

@@ -4,16 +4,9 @@
 #include <iterator>
 
 #include "dsl/base/error.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
-namespace {
-
-/// Of message passing, by what is known; and what they must have gained lately for more of them.
-constexpr int sweeps_to_know[] = {9, 18, 27, 36};
-constexpr double worth_more_sweeps = 2e-3;
-
-}  // namespace
-
 const Problem& MeshCandidate::problem() {
   if (!problem_) {
     problem_ = std::make_unique<Problem>(analysis_, *devices_, mesh_);

@@ -7,15 +7,13 @@
 #include <set>
 #include <utility>
 
-#include "dsl/base/error.h"
-#include "dsl/spmd/buckets.h"
 #include "dsl/transform/turns.h"
-#include "synth/baselines/baselines.h"
 #include "synth/mesh/device_subsets.h"
+#include "synth/planner/scheduled_pipeline.h"
 #include "synth/schedule/lower.h"
-#include "synth/schedule/price.h"
 #include "synth/stages/device_groups.h"
 #include "synth/stages/group_costs.h"
+#include "synth/stages/group_plans.h"
 #include "synth/stages/stage_positions.h"
 #include "synth/stages/stage_schedule.h"
 #include "synth/stages/staged_plan.h"
@@ -27,43 +25,10 @@ namespace {
 
 using namespace synth;
 
-/// Groups of a pipeline, and divisions that get a schedule, of each size of groups and number of turns.
-constexpr size_t most_groups = 16, most_divisions = 3;
-/// How much shorter than by the formula of divisions steps turn out to be, at most.
-constexpr double formula_above = 0.1;
-/// Where no division comes near, with so many turns, more of them hardly help.
-constexpr double far_from_worth = 2;
-constexpr int64_t enough_turns = 8;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// A pipeline with its schedule.
-struct Pipeline {
-  std::shared_ptr<const Program> step;  ///< in turns
-  std::shared_ptr<const Analysis> analysis;
-  int64_t turns = 1;
-  int group_size = 1;
-  Cluster ranks;
-  SpmdProgram program;
-  std::vector<DevicePrediction> memory;
-  double seconds = 0;  ///< by its schedule
-  BusiestDevice busiest = {};
-  bool held_back = false;  ///< fewer turns are under way than would be fastest, as memory is short
-  int stages() const { return stage_count(program); }
-};
-
-/// By the schedule alone it is not known what of its sends a device hides; where it can it hides all.
-BusiestDevice busiest_by_prices(const std::vector<InstructionPrice>& prices, Sending sending, double step_seconds) {
-  std::vector<DevicePrediction> devices(prices.empty() ? 0 : prices[0].device_seconds.size());
-  for (const InstructionPrice& price : prices)
-    for (size_t d = 0; d < devices.size(); ++d)
-      (price.communicates() ? devices[d].communication_seconds : devices[d].compute_seconds) += price.device_seconds[d];
-  for (DevicePrediction& device : devices) {
-    const double room = std::max(0.0, step_seconds - device.compute_seconds);
-    const double exposed = sending == Sending::in_place ? std::min(room, device.communication_seconds) : 0;
-    device.hidden_seconds = device.communication_seconds - exposed;
-  }
-  return busiest_device(devices);
-}
+/// What a step may take by the formula of divisions, or by its schedule, to be looked at beside one to beat.
+double worth(double to_beat) { return to_beat * (1 + foreseen_above); }
 
 /// The step in so many turns.
 class PipelinesAtTurns {
@@ -73,38 +38,78 @@ class PipelinesAtTurns {
         turns_(turns),
         cluster_(cluster),
         options_(options),
-        analysis_(std::make_shared<const Analysis>(*step_, 1)),
         program_(*step_),
         positions_(stage_positions(program_)) {}
 
-  /// Returns pipelines on groups of this size that fit and may be worth it. `least` becomes what the best division
-  /// takes by the formula, or infinite if that is far from worth it.
-  std::vector<Pipeline> on_groups_of(int size, double* least) const {
+  /// What the formula says of the best division into groups of this size that lose nothing; infinite if there is none.
+  double least_seconds(int size) const {
     const DeviceGroups groups = groups_of(cluster_, size);
-    const Cluster one = without_memory_limits(restricted(cluster_, groups.groups[0]));
-    const auto analysis = size > 1 ? analysis_ : Analysis::of_one_device(*analysis_);
-    const Problem problem(analysis, one, flat_mesh(one));
-    // The devices of a group are alike.
-    const AtShares even(problem, RatioRule::even);
-    const SpmdProgram group = even.plan(size > 1 ? even.cheapest({}) : replicated_choices(problem), "a stage").program;
-    StageProblem stages = stage_problem(analysis, cluster_, groups, group, positions_);
+    StageProblem stages = ideal_stage_problem(analyses(), cluster_, groups, positions_);
     stages.stages = options_.stages.value_or(0);
-    stages.both_ways = sending_of(cluster_) == Sending::both_ways;
-    stages.to_beat = options_.to_beat * far_from_worth;
-    const double worth = options_.to_beat > 0 ? options_.to_beat * (1 + formula_above) : infinite;
+    const std::vector<StageDivision> divisions = divide_into_stages(stages, 1);
+    return divisions.empty() ? infinite : divisions[0].seconds;
+  }
+
+  /// Returns pipelines on groups of this size, on so many axes, that fit and may be faster than `to_beat`. `unfit`, if
+  /// given, becomes the one that lacks least memory of those that do not fit.
+  std::vector<Pipeline> on_groups_of(int size, size_t axes, StageProblem::Counted counted, double to_beat,
+                                     std::optional<UnfitPipeline>* unfit = nullptr) const {
+    const DeviceGroups groups = groups_of(cluster_, size);
+    const Cluster one = restricted(cluster_, groups.groups[0]);
     std::vector<Pipeline> out;
-    *least = infinite;
-    for (const StageDivision& division : divide_into_stages(stages, most_divisions)) {
-      *least = std::min(*least, division.seconds);
-      if (division.seconds >= worth) break;
-      if (std::optional<Pipeline> made = scheduled(groups, group, division)) out.push_back(std::move(*made));
+    for (const GroupPlan& plan : group_plans(analyses(), one, group_meshes(one).at(axes - 1))) {
+      const auto problem = [&](bool recompute) {
+        StageProblem stages = stage_problem(plan.analysis, cluster_, groups, plan.program, positions_, recompute);
+        stages.stages = options_.stages.value_or(0);
+        stages.counted = counted;
+        stages.both_ways = sending_of(cluster_) == Sending::both_ways;
+        stages.to_beat = to_beat < infinite ? worth(to_beat) : 0;
+        return stages;
+      };
+      // Returns whether memory makes the pipeline slower, or impossible.
+      const auto add = [&](Pipeline made, ShortStage way) {
+        std::optional<Pipeline> fits = scheduled(std::move(made), way, unfit);
+        const bool is_short = !fits || fits->short_of_memory;
+        if (fits) out.push_back(std::move(*fits));
+        return is_short;
+      };
+      StageProblem stages = problem(false);
+      const std::vector<StageDivision> kept = divide_into_stages(stages, most_divisions);
+      bool memory_limits = kept.empty();
+      for (const StageDivision& division : kept) {
+        const Pipeline made = staged(groups, plan.program, division);
+        if (!add(made, ShortStage::waits)) continue;
+        if (options_.recompute) add(made, ShortStage::recomputes);
+        memory_limits = true;
+      }
+      if (!options_.recompute) continue;
+      stages.counted = StageProblem::Counted::no_memory;
+      if (!memory_limits) memory_limits = divide_into_stages(stages, 1)[0].seconds < kept[0].seconds;
+      if (!memory_limits) continue;
+      for (const StageDivision& division : divide_into_stages(problem(true), most_divisions))
+        add(staged(groups, plan.program, division), ShortStage::recomputes);
     }
     return out;
   }
 
+  int64_t turns() const { return turns_; }
+  /// How many axes groups of this size can have.
+  size_t most_axes(int size) const {
+    return group_meshes(restricted(cluster_, groups_of(cluster_, size).groups[0])).size();
+  }
+
  private:
-  std::optional<Pipeline> scheduled(const DeviceGroups& groups, const SpmdProgram& group,
-                                    const StageDivision& division) const {
+  AnalysisOfAxes analyses() const {
+    return [this](int axes) {
+      std::shared_ptr<const Analysis>& known = analyses_[axes];
+      if (!known)
+        known = axes == 0 ? Analysis::of_one_device(*analyses()(1)) : std::make_shared<const Analysis>(*step_, axes);
+      return known;
+    };
+  }
+
+  /// The division as a program, whose turns have no order yet.
+  Pipeline staged(const DeviceGroups& groups, const SpmdProgram& group, const StageDivision& division) const {
     // Stages are numbered in the order of the cluster, as ranks are: whoever starts processes goes by that.
     std::vector<const std::vector<int>*> members;  // by segment
     for (const StageProblem::Group& g : division.groups)
@@ -120,37 +125,24 @@ class PipelinesAtTurns {
       int& turns = under_way[size_t(cuts.stage.back())];
       if (turns == 0) turns = 2 * (division.stages() - int(segment));
     }
-    Pipeline out{step_, analysis_, turns_, groups.size, restricted(cluster_, devices), {}, {}, 0};
-    const Sending sending = sending_of(out.ranks);
-    out.program = staged_plan(program_, group, positions_, cuts);
+    Pipeline out{step_,
+                 analyses()(1),
+                 turns_,
+                 groups.size,
+                 restricted(cluster_, devices),
+                 staged_plan(program_, group, positions_, cuts),
+                 std::move(under_way)};
     tell_hosts(out.ranks, &out.program);
-    if (sending == Sending::both_ways) out.program = with_buckets(program_, out.program);
-    const Problem problem(analysis_, out.ranks, out.program.mesh);
-    const std::vector<InstructionPrice> prices = price_instructions(problem, out.program);
-    const std::vector<PartCost> parts = part_costs(program_, out.program, prices);
-    for (;;) {
-      TurnOrder taken = one_forward_one_backward(parts, turns_, under_way, sending);
-      out.program.schedules[0].order = std::move(taken.order);
-      out.seconds = taken.seconds + seconds_besides(program_, out.program, prices);
-      out.memory = memory_of_stages(problem, out.program);
-      const int full = fullest_stage(problem, out.memory, groups.size);
-      if (full < 0) {
-        out.busiest = busiest_by_prices(prices, sending, out.seconds);
-        return out;
-      }
-      if (under_way[size_t(full)] == 1) return std::nullopt;
-      --under_way[size_t(full)];
-      out.held_back = true;
-    }
+    return out;
   }
 
   const std::shared_ptr<const Program> step_;
   const int64_t turns_;
   const Cluster& cluster_;
   const PipelineOptions& options_;
-  const std::shared_ptr<const Analysis> analysis_;
   const Program& program_;
   const StagePositions positions_;
+  mutable std::map<int, std::shared_ptr<const Analysis>> analyses_;  ///< by number of axes
 };
 
 /// The numbers of turns that are tried: twice as many each time.
@@ -162,43 +154,72 @@ std::vector<int64_t> turns_to_try(const Program& whole, const PipelineOptions& o
   return out;
 }
 
-/// Returns pipelines of each number of turns and size of groups. A size for which more turns were slower twice is not
-/// tried with still more.
-std::vector<Pipeline> pipelines(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
-                                std::vector<TurnTrial>* tried) {
-  struct Course {
-    double least = infinite;  ///< by the formula
-    int slower = 0;
+/// Steps in turns, and sizes of groups to divide each by.
+class Settings {
+ public:
+  struct Setting {
+    const PipelinesAtTurns* at;
+    int size;
+    double least;  ///< by the formula, if groups lost nothing
   };
-  std::map<int, Course> courses;  // by size of groups
-  for (const int size : group_sizes(cluster, most_groups)) courses[size];
-  std::vector<Pipeline> out;
-  for (const int64_t turns : turns_to_try(whole, options)) {
-    if (std::ranges::all_of(courses, [](const auto& course) { return course.second.slower == 2; })) break;
-    Turns taken = take_turns(whole, {turns});
-    if (!taken.program) break;
-    const PipelinesAtTurns at(std::move(*taken.program), turns, cluster, options);
-    for (auto& [size, course] : courses) {
-      if (course.slower == 2) continue;
-      if (options.stop()) return out;
-      double least = infinite;
-      std::vector<Pipeline> made = at.on_groups_of(size, &least);
-      if (least < course.least)
-        course.slower = 0;
-      else if (least < infinite || turns >= enough_turns)
-        ++course.slower;
-      course.least = std::min(course.least, least);
-      if (const auto best = std::ranges::min_element(made, {}, &Pipeline::seconds); best != made.end())
-        tried->push_back({.turns = hetsynth::text(TurnCount{turns}),
-                          .stages = best->stages(),
-                          .stage_devices = size,
-                          .step_seconds = best->seconds,
-                          .compute_seconds = best->busiest.compute_seconds,
-                          .communication_seconds = best->busiest.communication_seconds,
-                          .short_of_memory = best->held_back});
-      std::ranges::move(made, std::back_inserter(out));
+
+  Settings(const Program& whole, const Cluster& cluster, const PipelineOptions& options) {
+    for (const int64_t turns : turns_to_try(whole, options)) {
+      Turns taken = take_turns(whole, {turns});
+      if (!taken.program || options.stop()) break;
+      steps_.push_back(std::make_unique<PipelinesAtTurns>(std::move(*taken.program), turns, cluster, options));
+      for (const int size : group_sizes(cluster, most_groups)) {
+        const double least = steps_.back()->least_seconds(size);
+        if (least < infinite) list_.push_back({steps_.back().get(), size, least});
+      }
     }
+    std::ranges::stable_sort(list_, {}, &Setting::least);
   }
+
+  const std::vector<Setting>& list() const { return list_; }
+
+ private:
+  std::vector<std::unique_ptr<PipelinesAtTurns>> steps_;
+  std::vector<Setting> list_;
+};
+
+/// Returns pipelines of numbers of turns and sizes of groups, those first that could be fastest, until those that are
+/// left cannot beat what was found; and where those on one axis were fastest, pipelines of groups on two.
+std::vector<Pipeline> pipelines(const Settings& settings, const PipelineOptions& options, StageProblem::Counted counted,
+                                std::vector<TurnTrial>* tried) {
+  std::vector<Pipeline> out;
+  std::map<std::pair<int64_t, int>, TurnTrial> told;
+  double to_beat = options.to_beat > 0 ? options.to_beat : infinite;
+  // Returns what the fastest takes that was found.
+  const auto look_at = [&](const Settings::Setting& setting, size_t axes) {
+    std::vector<Pipeline> made = setting.at->on_groups_of(setting.size, axes, counted, to_beat);
+    const auto best = std::ranges::min_element(made, {}, &Pipeline::seconds);
+    if (best == made.end()) return infinite;
+    const double seconds = best->seconds;
+    to_beat = std::min(to_beat, seconds);
+    const int64_t turns = setting.at->turns();
+    TurnTrial& trial = told[{turns, setting.size}];
+    if (trial.step_seconds == 0 || seconds < trial.step_seconds)
+      trial = {.turns = hetsynth::text(TurnCount{turns}),
+               .stages = best->stages(),
+               .stage_devices = setting.size,
+               .step_seconds = seconds,
+               .compute_seconds = best->busiest.compute_seconds,
+               .communication_seconds = best->busiest.communication_seconds,
+               .short_of_memory = best->short_of_memory};
+    std::ranges::move(made, std::back_inserter(out));
+    return seconds;
+  };
+  std::vector<std::pair<double, const Settings::Setting*>> by_seconds;
+  for (const Settings::Setting& setting : settings.list()) {
+    if (options.stop() || setting.least >= worth(to_beat)) break;
+    const double seconds = look_at(setting, 1);
+    if (setting.at->most_axes(setting.size) > 1) by_seconds.push_back({seconds, &setting});
+  }
+  std::ranges::stable_sort(by_seconds, {}, &std::pair<double, const Settings::Setting*>::first);
+  for (size_t i = 0; i < std::min(by_seconds.size(), most_on_two_axes) && !options.stop(); ++i)
+    look_at(*by_seconds[i].second, 2);
+  for (auto& [setting, trial] : told) tried->push_back(std::move(trial));
   return out;
 }
 
@@ -217,7 +238,7 @@ void tell(const Pipeline& pipeline, const Prediction& prediction, std::vector<Tu
     trial.stages = pipeline.stages();
     trial.compute_seconds = busiest.compute_seconds;
     trial.communication_seconds = busiest.communication_seconds;
-    trial.short_of_memory = pipeline.held_back;
+    trial.short_of_memory = pipeline.short_of_memory;
   }
 }
 
@@ -229,14 +250,30 @@ BusiestDevice busiest_device(const std::vector<DevicePrediction>& devices) {
   return {busiest->compute_seconds, std::max(0.0, busiest->communication_seconds - busiest->hidden_seconds)};
 }
 
+std::optional<UnfitPipeline> nearest_to_fitting(const Program& whole, const Cluster& cluster,
+                                                const PipelineOptions& options) {
+  std::optional<UnfitPipeline> out;
+  for (const int64_t turns : turns_to_try(whole, options)) {
+    Turns taken = take_turns(whole, {turns});
+    if (!taken.program || options.stop()) break;
+    const PipelinesAtTurns at(std::move(*taken.program), turns, cluster, options);
+    for (const int size : group_sizes(cluster, most_groups))
+      at.on_groups_of(size, 1, StageProblem::Counted::no_memory, infinite, &out);
+  }
+  return out;
+}
+
 std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
                                           std::vector<TurnTrial>* tried) {
-  std::vector<Pipeline> found = pipelines(whole, cluster, options, tried);
+  const Settings settings(whole, cluster, options);
+  std::vector<Pipeline> found = pipelines(settings, options, StageProblem::Counted::all_turns, tried);
+  if (found.empty() && options.stages && !options.stop())
+    found = pipelines(settings, options, StageProblem::Counted::one_turn, tried);
   std::ranges::stable_sort(found, {}, &Pipeline::seconds);
   std::map<std::pair<int64_t, int>, double> simulated_seconds;  // the least, by turns and size of groups
   std::optional<PipelinePlan> best;
   double to_beat = options.to_beat > 0 ? options.to_beat : infinite;
-  for (size_t i = 0; i < std::min(found.size(), most_simulated_pipelines) && found[i].seconds < to_beat; ++i) {
+  for (size_t i = 0; i < std::min(found.size(), most_simulated_pipelines) && found[i].seconds < worth(to_beat); ++i) {
     const Pipeline& pipeline = found[i];
     Plan plan = simulated(pipeline, cluster);
     const double seconds = plan.prediction.step_seconds;

@@ -10,9 +10,9 @@
 #include "dsl/spmd/recomputation.h"
 #include "dsl/transform/turns.h"
 #include "synth/mesh/device_subsets.h"
+#include "synth/planner/no_pipeline.h"
 #include "synth/planner/pipelines.h"
 #include "synth/shares/start_shares.h"
-#include "synth/stages/peers/layerwise_pipeline.h"
 #include "synth/stages/peers/pipeline_peers.h"
 #include "synth/support/parameters.h"
 
@@ -41,14 +41,15 @@ class ChoosingTurns {
       tried_.clear();
       unfit = search(false);
     }
-    add_peers();
+    add_peers({});
     if (!best_) throw explained(*unfit);
     return taken();
   }
 
   PlannedStep run_at(const Program& in_turns, TurnCount count) {
     std::optional<UserError> unfit = plan(in_turns, count, options_.effort, false);
-    if (!count.last_apart) add_pipelines(count.turns);
+    if (!count.last_apart && count.turns > 1) add_pipelines(count.turns);
+    add_peers(count);
     if (!best_) throw with_other_turns(*unfit, count);
     return taken();
   }
@@ -123,11 +124,14 @@ class ChoosingTurns {
     if (options_.stages == 1 || options_.pins.any() || cluster_.devices.size() < 2) return;
     if (!pinned && (stopped_ || late() || options_.effort == Effort::quick)) return;
     const double to_beat = best_ && !pinned ? best_->plan.prediction.step_seconds : 0;
-    const PipelineOptions options{
-        .stages = options_.stages, .turns = turns, .to_beat = to_beat, .stop = [this] { return stop(); }};
+    const PipelineOptions options{.stages = options_.stages,
+                                  .turns = turns,
+                                  .recompute = options_.pins.recompute,
+                                  .to_beat = to_beat,
+                                  .stop = [this] { return stop(); }};
     std::optional<PipelinePlan> pipeline = best_pipeline(whole_, cluster_, options, &tried_);
     if (!pipeline) {
-      if (pinned) throw no_pipeline();
+      if (pinned) throw why_no_pipeline(whole_, cluster_, options);
       return;
     }
     take(std::move(*pipeline));
@@ -142,15 +146,17 @@ class ChoosingTurns {
     if (found.turns > 1) best_->program = std::move(found.program);
   }
 
-  /// Galvatron's plan of the whole step, and of full effort all those of other systems that take turns and stages. They
+  /// Galvatron's plan without stages, and of full effort all those of other systems that take turns and stages. They
   /// minimise something else than the sum of instructions, of which more may hide on two axes; cut equal stages of
-  /// unlike devices; and divide stages along two axes.
-  void add_peers() {
-    const bool free = !options_.stages && !options_.pins.any() && options_.most_axes > 1;
-    if (!free || options_.effort == Effort::quick || cluster_.devices.size() < 2 || stopped_ || late()) return;
-    std::vector<PeerPlan> peers = options_.effort == Effort::full
-                                      ? pipeline_peers(whole_, cluster_)
-                                      : std::vector{synth::layerwise_pipeline(whole_, cluster_, {})};
+  /// unlike devices; and divide stages along two axes. `pinned`: turns that were asked for.
+  void add_peers(std::optional<TurnCount> pinned) {
+    const bool stages = !options_.stages, free = options_.stages.value_or(1) == 1 && !options_.pins.any();
+    if (!free || options_.most_axes < 2 || options_.effort == Effort::quick || cluster_.devices.size() < 2) return;
+    if (stopped_ || late()) return;
+    PeerOptions options{.pinned = pinned.has_value(), .stages = stages && options_.effort == Effort::full};
+    if (pinned) options.turns = *pinned;
+    options.stop = synth::StopToken([this] { return !stop(); });
+    std::vector<PeerPlan> peers = pipeline_peers(whole_, cluster_, options);
     for (PeerPlan& peer : peers) {
       if (!peer.plan) continue;
       const Prediction& prediction = peer.plan->prediction;
@@ -186,23 +192,6 @@ class ChoosingTurns {
     }
     own.outcome = "taken";
     now.considered.push_back(std::move(own));
-  }
-
-  UserError no_pipeline() {
-    const size_t devices = cluster_.devices.size();
-    Diagnostic diagnostic{.tag = "stages",
-                          .message = fmt::format("no pipeline of {} stages was found", *options_.stages),
-                          .mend = "take another number of stages or of turns, or leave them to the planner"};
-    if (size_t(*options_.stages) > devices)
-      diagnostic.expected = fmt::format("at most {}, one for each device", devices);
-    const std::vector<int64_t> possible = possible_turns(whole_);
-    if (possible.empty()) {
-      diagnostic.found = "a batch that cannot be taken in turns, which stages need to compute at the same time";
-    } else if (const Turns taken = take_turns(whole_, {possible.front()}); !taken.program) {
-      refusal_ = taken.refusal;
-      return explained(UserError(std::move(diagnostic), ExitCode::infeasible));
-    }
-    return UserError(std::move(diagnostic), ExitCode::infeasible);
   }
 
   /// The error, if nothing fits.
@@ -275,12 +264,7 @@ class ChoosingTurns {
   }
 
   UserError explained(const UserError& error) const {
-    if (!refusal_) return error;
-    const Node& node = whole_[refusal_->node];
-    Diagnostic diagnostic = error.diagnostic();
-    diagnostic.notes.push_back(
-        {node.where, fmt::format("the step cannot be taken in turns: {} {}", node.name, refusal_->why), ""});
-    return UserError(std::move(diagnostic), error.code());
+    return refusal_ ? with_refusal(error, whole_, *refusal_) : error;
   }
 
   const Program& whole_;

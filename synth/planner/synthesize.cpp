@@ -27,14 +27,6 @@ namespace {
 
 using namespace synth;
 
-/// Of the time, if it is limited, until some mesh is planned.
-constexpr double part_for_bounds = 0.3;
-/// Where the best plan of two axes is so far above its bound, with a device that full, the way to it was a matter of
-/// luck: plans that cut no dimension along both are searched for as well, if that takes little time or no plan fits.
-constexpr double wide_gap = 0.1, nearly_full = 0.8;
-/// In networks of meshes that wait: about half a gigabyte.
-constexpr int64_t most_values_kept = 3'000'000;
-
 /// What is known of the program, by the number of mesh axes and whether two of them may cut one dimension.
 class Analyses {
  public:
@@ -85,7 +77,7 @@ class Planning {
     if (options_.effort != Effort::quick) search_where_communication_hides();
     const PlanPins& pins = options_.pins;
     if (pins.placements.empty() && pins.ratio.empty() && pins.forbidden.empty() && pins.mesh.size() < 2)
-      consider_data_parallelism();
+      consider_plans_by_hand();
   }
 
   /// Plans of one axis over every set of devices that may be faster, where communication that may hide beside computing
@@ -107,18 +99,21 @@ class Planning {
     settle();
   }
 
-  /// What people would write by hand is taken if it is faster as it unfolds.
-  void consider_data_parallelism() {
-    const auto plan = [&](RatioRule rule) {
-      Plan out = data_parallel_plan(all_, rule);
+  /// What people would write by hand is taken if it is faster as it unfolds. Of tensor parallelism the cheapest plan is
+  /// searched for, where that takes little time.
+  void consider_plans_by_hand() {
+    const auto plan = [&](RatioRule rule, bool tensor) {
+      Plan out = tensor ? tensor_parallel_plan(all_, rule) : data_parallel_plan(all_, rule);
       const double bound = choice_.bound_seconds(all_.cluster, all_.mesh);
       out.prediction.lower_bound_seconds = out.prediction.shares_bound_seconds =
           std::min(bound, out.prediction.objective_seconds);
       return out;
     };
-    measured("data parallelism", [&] {
-      for (const RatioRule rule : {RatioRule::proportional, RatioRule::even})
-        choice_.consider(all_, 0, [&](Picoseconds*) { return std::vector<Plan>{plan(rule)}; });
+    measured("plans by hand", [&] {
+      for (const bool tensor : {false, true})
+        for (const RatioRule rule : {RatioRule::proportional, RatioRule::even})
+          if (!tensor || budget_.patient())
+            choice_.consider(all_, 0, [&](Picoseconds*) { return std::vector<Plan>{plan(rule, tensor)}; });
     });
   }
 

@@ -2,21 +2,55 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <unordered_map>
+#include <utility>
 
 #include "dsl/spmd/loop_schedule.h"
 #include "dsl/spmd/recomputation.h"
 #include "synth/schedule/price.h"
 #include "synth/schedule/schedule.h"
+#include "synth/support/interner.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// A value from the step of the course that makes it to the last one that reads it, with the bytes of every device's
-/// part.
+/// The bytes that devices hold of one value: pairs of a device and its bytes, without those that hold nothing.
+using Held = std::vector<std::pair<int, int64_t>>;
+
+/// A value from the step of the course that makes it to the last one that reads it.
 struct Lifetime {
   ValueId value;
   int made, last;  ///< leaves: made before the first instruction
-  std::vector<int64_t> bytes;
+  const Held* held;
+};
+
+/// Works out what devices hold of values, once for all values that are as large and lie alike.
+class HeldByDevice {
+ public:
+  HeldByDevice(const Problem& problem, const SpmdProgram& spmd)
+      : problem_(problem), spmd_(spmd), pricer_(problem, spmd) {}
+
+  const Held* of(ValueId id) {
+    const Value& value = spmd_.values[size_t(id)];
+    key_.assign({problem_.cost.bytes(value.node)});
+    for (const Placement& p : value.placements) {
+      key_.insert(key_.end(), {int64_t(p.kind), p.dim, p.table, p.at, p.before, p.after});
+      // What parts overlap by depends on how long the dimension is.
+      if (p.overlaps()) key_.push_back(problem_.program[value.node].type.shape[size_t(p.dim)]);
+    }
+    const auto [it, fresh] = known_.try_emplace(key_);
+    for (int d = 0; fresh && d < problem_.cost.device_count(); ++d)
+      if (const int64_t bytes = std::llround(pricer_.held_bytes(id, d)); bytes != 0) it->second.push_back({d, bytes});
+    return &it->second;
+  }
+
+ private:
+  const Problem& problem_;
+  const SpmdProgram& spmd_;
+  const Pricer pricer_;
+  std::vector<int64_t> key_;                                            ///< of the value at hand
+  std::unordered_map<std::vector<int64_t>, Held, SequenceHash> known_;  ///< members keep their addresses
 };
 
 /// The instructions of a program one after the other, as often as they run. Those of a loop run once, unless it has a
@@ -78,14 +112,13 @@ class Course {
   std::vector<char> kept_;  ///< by value
 };
 
-std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd, const Course& course) {
+std::vector<Lifetime> lifetimes(const Problem& problem, const SpmdProgram& spmd, const Course& course,
+                                HeldByDevice& held) {
   const auto [stored, made, last] = storage_of(problem, spmd);
-  Pricer pricer(problem, spmd);
   std::vector<Lifetime> out;
   auto add = [&](ValueId value) {
     if (!stored[value]) return;
-    std::vector<int64_t> bytes;
-    for (double held : pricer.held_bytes(value)) bytes.push_back(std::llround(held));
+    const Held* bytes = held.of(value);
     for (const auto& [from, to] : course.spans(value, made[value], std::max(made[value], last[value])))
       out.push_back({value, from, to, bytes});
   };
@@ -100,21 +133,42 @@ struct Peaks {
   std::vector<int> at;
 };
 
+/// Lifetimes by a moment, in one piece of memory.
+class ByMoment {
+ public:
+  ByMoment(const std::vector<Lifetime>& lifetimes, size_t moments, const auto& moment_of) : begin_(moments + 1, 0) {
+    for (const Lifetime& l : lifetimes) ++begin_[moment_of(l) + 1];
+    for (size_t i = 0; i < moments; ++i) begin_[i + 1] += begin_[i];
+    held_.resize(lifetimes.size());
+    std::vector<size_t> next(begin_.begin(), begin_.end() - 1);
+    for (const Lifetime& l : lifetimes) held_[next[moment_of(l)]++] = l.held;
+  }
+  std::span<const Held* const> at(size_t moment) const {
+    return {held_.data() + begin_[moment], begin_[moment + 1] - begin_[moment]};
+  }
+
+ private:
+  std::vector<size_t> begin_;
+  std::vector<const Held*> held_;
+};
+
 Peaks peaks_of(const std::vector<Lifetime>& lifetimes, int devices, int instructions) {
   // Bytes that come and go, by instruction: index 0 is before the first.
-  std::vector<std::vector<const Lifetime*>> made(instructions + 1), freed(instructions + 2);
-  for (const Lifetime& l : lifetimes) {
-    made[l.made + 1].push_back(&l);
-    freed[std::min(l.last, instructions) + 1].push_back(&l);
-  }
-  Peaks out{std::vector<int64_t>(devices, 0), std::vector<int>(devices, -1)};
-  std::vector<int64_t> live(devices, 0);
+  const auto moments = size_t(instructions) + 2;
+  const ByMoment made(lifetimes, moments, [](const Lifetime& l) { return size_t(l.made + 1); });
+  const ByMoment freed(lifetimes, moments,
+                       [&](const Lifetime& l) { return size_t(std::min(l.last, instructions) + 1); });
+  Peaks out{std::vector<int64_t>(size_t(devices), 0), std::vector<int>(size_t(devices), -1)};
+  std::vector<int64_t> live(size_t(devices), 0);
   for (int i = 0; i <= instructions; ++i) {
-    for (int d = 0; d < devices; ++d) {
-      for (const Lifetime* l : made[i]) live[d] += l->bytes[d];
-      if (live[d] > out.bytes[d]) out.bytes[d] = live[d], out.at[d] = i - 1;
-      for (const Lifetime* l : freed[i]) live[d] -= l->bytes[d];
-    }
+    const std::span<const Held* const> fresh = made.at(size_t(i));
+    for (const Held* held : fresh)
+      for (const auto& [d, bytes] : *held) live[size_t(d)] += bytes;
+    for (const Held* held : fresh)
+      for (const auto& [d, bytes] : *held)
+        if (live[size_t(d)] > out.bytes[size_t(d)]) out.bytes[size_t(d)] = live[size_t(d)], out.at[size_t(d)] = i - 1;
+    for (const Held* held : freed.at(size_t(i)))
+      for (const auto& [d, bytes] : *held) live[size_t(d)] -= bytes;
   }
   return out;
 }
@@ -162,15 +216,16 @@ std::vector<MemoryUse> uses_of(const Problem& problem, const SpmdProgram& spmd, 
 std::vector<MemoryBreakdown> memory_at_peak(const Problem& problem, const SpmdProgram& spmd) {
   const int devices = spmd.mesh.device_count();
   const Course course(problem, spmd);
-  const std::vector<Lifetime> all = lifetimes(problem, spmd, course);
+  HeldByDevice held(problem, spmd);
+  const std::vector<Lifetime> all = lifetimes(problem, spmd, course, held);
   const Peaks peaks = peaks_of(all, devices, course.length());
   const std::vector<MemoryUse> uses = uses_of(problem, spmd, all, course);
   std::vector<MemoryBreakdown> out(devices);
-  for (int d = 0; d < devices; ++d) {
-    out[d].instruction = course.instruction(peaks.at[d]);
-    for (const Lifetime& l : all)
-      if (l.made <= peaks.at[d] && peaks.at[d] <= l.last) out[d].bytes[size_t(uses[l.value])] += l.bytes[d];
-  }
+  for (int d = 0; d < devices; ++d) out[d].instruction = course.instruction(peaks.at[d]);
+  for (const Lifetime& l : all)
+    for (const auto& [d, bytes] : *l.held)
+      if (l.made <= peaks.at[size_t(d)] && peaks.at[size_t(d)] <= l.last)
+        out[size_t(d)].bytes[size_t(uses[l.value])] += bytes;
   return out;
 }
 

@@ -5,6 +5,16 @@
 
 namespace hetsynth {
 
+/// What instructions cost each time that they run, and how devices then carry them out.
+struct CostOfOneTurn {
+  std::vector<InstructionPrice> prices;
+  Unfolding unfolding;
+};
+
+/// `prices`, `unfolding`: of the plan with its loop, as price_instructions and unfolding_of give them.
+CostOfOneTurn cost_of_one_turn(const Program& reference, const SpmdProgram& program,
+                               std::vector<InstructionPrice> prices, Unfolding unfolding);
+
 /// The plan turn by turn, with what its instructions cost there.
 struct OverlappedTurns {
   UnrolledPlan flat;
@@ -14,7 +24,7 @@ struct OverlappedTurns {
   Timeline simulate() const { return hetsynth::simulate(flat.program, prices, unfolding); }
 };
 
-/// `prices`, `unfolding`: of the plan with its loop, as price_instructions and unfolding_of give them.
+/// Written out, for what follows instructions one by one.
 OverlappedTurns overlap_turns(const Program& reference, const SpmdProgram& program,
                               const std::vector<InstructionPrice>& prices, const Unfolding& unfolding);
 

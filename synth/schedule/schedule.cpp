@@ -345,10 +345,13 @@ Prediction predict(const Problem& problem, const Shares& shares, const SpmdProgr
 
 namespace {
 
+/// What devices spend.
 Timeline timeline_of(const Problem& problem, const SpmdProgram& spmd, const std::vector<InstructionPrice>& prices) {
-  const Unfolding unfolding = unfolding_of(problem, spmd);
-  return spmd.schedules.empty() ? simulate(spmd, prices, unfolding)
-                                : overlap_turns(problem.program, spmd, prices, unfolding).simulate();
+  Unfolding unfolding = unfolding_of(problem, spmd);
+  if (spmd.schedules.empty()) return simulated_sums(spmd, prices, unfolding);
+  const CostOfOneTurn once = cost_of_one_turn(problem.program, spmd, prices, std::move(unfolding));
+  const TurnByTurn turns = turn_by_turn(problem.program, spmd);
+  return simulated_sums(spmd, once.prices, once.unfolding, &turns);
 }
 
 }  // namespace

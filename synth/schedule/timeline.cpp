@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "dsl/base/error.h"
@@ -10,6 +11,7 @@
 #include "synth/model/communication_cost.h"
 #include "synth/model/problem.h"
 #include "synth/schedule/message_cost.h"
+#include "synth/schedule/participants.h"
 
 namespace hetsynth {
 namespace {
@@ -26,17 +28,22 @@ Cluster with_latency_alone(Cluster cluster) {
 
 class Simulation {
  public:
-  /// `whole`: every span is kept, not just when the step ends.
+  /// `turns`: in which the program's instructions run; null: each runs once. `whole`: every span is told, not just what
+  /// devices spend; of what runs once.
   Simulation(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding,
-             bool whole)
+             const TurnByTurn* turns, bool whole)
       : program_(program),
         prices_(prices),
         unfolding_(unfolding),
+        turns_(turns),
         devices_(size_t(program.mesh.device_count())),
-        staged_(has_stages(program)),
         whole_(whole),
+        participants_(program),
         spans_(whole ? prices.size() : 0, std::vector<TimelineSpan>(devices_)),
-        ready_(program.values.size(), std::vector<double>(devices_, 0)),
+        made_by_(turns ? turns->leaves + turns->runs.size() : program.values.size(), nullptr),
+        begin_(made_by_.size(), 0),
+        computing_(devices_),
+        communicating_(devices_),
         compute_free_(devices_, 0),
         communication_free_(devices_, 0),
         rising_free_(devices_, 0),
@@ -48,135 +55,150 @@ class Simulation {
                        unfolding.bundle_of.size() == prices.size() && unfolding.latency.size() == prices.size(),
                    "an entry per instruction");
     out_.devices.resize(devices_);
-    for (size_t axis = 0; axis < program.mesh.axes.size(); ++axis) {
-      groups_.emplace_back();
-      for (size_t d = 0; d < devices_; ++d)
-        if (program.mesh.coordinate(int(d), int(axis)) == 0)
-          groups_.back().push_back(program.mesh.group(int(d), int(axis)));
-    }
   }
 
   Timeline run() {
-    for (size_t at = 0; at < unfolding_.order.size();) {
-      const int first = unfolding_.order[at], bundle = unfolding_.bundle_of[size_t(first)];
-      std::vector<int> together{first};
-      for (++at; bundle >= 0 && at < unfolding_.order.size(); ++at) {
-        if (unfolding_.bundle_of[size_t(unfolding_.order[at])] != bundle) break;
-        together.push_back(unfolding_.order[at]);
+    const size_t runs = turns_ ? turns_->runs.size() : unfolding_.order.size();
+    const auto run_at = [&](size_t at) { return turns_ ? at : size_t(unfolding_.order[at]); };
+    std::vector<size_t> together;
+    for (size_t at = 0; at < runs;) {
+      const size_t first = run_at(at), instruction = instruction_of(first);
+      const int bundle = unfolding_.bundle_of[instruction];
+      together.assign({first});
+      for (++at; bundle >= 0 && at < runs; ++at) {
+        if (unfolding_.bundle_of[instruction_of(run_at(at))] != bundle) break;
+        together.push_back(run_at(at));
       }
-      if (!prices_[size_t(first)].communicates())
-        compute(size_t(first));
-      else if (!unfolding_.posted.empty() && unfolding_.posted[size_t(first)])
+      for (const size_t run : together) make_room(run);
+      if (!prices_[instruction].communicates())
+        compute(first);
+      else if (!unfolding_.posted.empty() && unfolding_.posted[instruction])
         post(first);
       else
         communicate(together);
     }
-    for (size_t d = 0; whole_ && d < devices_; ++d) add_up(d);
+    for (size_t d = 0; d < devices_; ++d) add_up(d);
     out_.spans = std::move(spans_);
     return std::move(out_);
   }
 
  private:
+  size_t instruction_of(size_t run) const { return turns_ ? size_t(turns_->runs[run].instruction) : run; }
+  const Instruction& instruction(size_t run) const { return program_.instructions[instruction_of(run)]; }
+  size_t result(size_t run) const { return size_t(turns_ ? turns_->result(run) : instruction(run).result); }
+  std::span<const ValueId> operands(size_t run) const {
+    return turns_ ? turns_->operands_of(run) : std::span<const ValueId>(instruction(run).operands);
+  }
+  const Participants& participants(size_t run) const { return participants_[instruction_of(run)]; }
+  const InstructionPrice& price(size_t run) const { return prices_[instruction_of(run)]; }
+
   /// When the device has all operands.
-  double operands_ready(size_t instruction, size_t d) const {
+  double operands_ready(size_t run, int d) const {
     double ready = 0;
-    for (ValueId operand : program_.instructions[instruction].operands)
-      ready = std::max(ready, ready_[size_t(operand)][d]);
+    for (const ValueId operand : operands(run)) {
+      const Participants* makers = made_by_[size_t(operand)];
+      const int place = makers ? makers->place[size_t(d)] : -1;  // leaves are there
+      if (place >= 0) ready = std::max(ready, ready_[begin_[size_t(operand)] + size_t(place)]);
+    }
     return ready;
   }
 
+  /// For what is made, on the devices that take part.
+  void make_room(size_t run) {
+    const Participants& makers = participants(run);
+    made_by_[result(run)] = &makers;
+    begin_[result(run)] = ready_.size();
+    ready_.resize(ready_.size() + makers.devices.size(), 0);
+  }
+
   /// The stream that carries the device's collectives.
-  double& communication_stream(int i, int d) {
-    const Instruction& instruction = program_.instructions[size_t(i)];
-    if (!unfolding_.beside[size_t(i)]) return compute_free_[size_t(d)];
-    if (instruction.opcode != Opcode::send) return communication_free_[size_t(d)];
-    return (instruction.to > instruction.root ? rising_free_ : falling_free_)[size_t(d)];
+  double& communication_stream(size_t run, int d) {
+    const Instruction& of = instruction(run);
+    if (!unfolding_.beside[instruction_of(run)]) return compute_free_[size_t(d)];
+    if (of.opcode != Opcode::send) return communication_free_[size_t(d)];
+    return (of.to > of.root ? rising_free_ : falling_free_)[size_t(d)];
   }
   /// What is waited for at once keeps its place behind what is under way.
-  double under_way(int i, int d) const {
-    return unfolding_.beside[size_t(i)]
+  double under_way(size_t run, int d) const {
+    return unfolding_.beside[instruction_of(run)]
                ? 0
                : std::max({communication_free_[size_t(d)], rising_free_[size_t(d)], falling_free_[size_t(d)]});
   }
 
   /// What the collective takes away from the device's computing.
-  double messages(int i, int d) const {
-    return unfolding_.message_seconds.empty() ? 0 : unfolding_.message_seconds[size_t(i)][size_t(d)];
+  double messages(size_t run, int d) const {
+    return unfolding_.message_seconds.empty() ? 0 : unfolding_.message_seconds[instruction_of(run)][size_t(d)];
   }
 
-  void compute(size_t i) {
-    for (size_t d = 0; d < devices_; ++d) {
-      if (staged_ && !takes_part(program_, program_.instructions[i], int(d))) continue;
-      const double start = std::max(operands_ready(i, d), compute_free_[d]);
-      const double end = start + prices_[i].device_seconds[d];
-      if (whole_) spans_[i][d] = {start, end};
-      compute_free_[d] = end;
-      done(i, d, end);
+  void compute(size_t run) {
+    for (const int d : participants(run).devices) {
+      const double start = std::max(operands_ready(run, d), compute_free_[size_t(d)]);
+      const double end = start + price(run).device_seconds[size_t(d)];
+      tell(run, d, {start, end});
+      compute_free_[size_t(d)] = end;
+      done(run, d, end);
     }
   }
 
-  void done(size_t i, size_t d, double end) {
-    ready_[size_t(program_.instructions[i].result)][d] = end;
+  void tell(size_t run, int d, TimelineSpan span) {
+    if (whole_) spans_[run][size_t(d)] = span;
+    (price(run).communicates() ? communicating_ : computing_)[size_t(d)].push_back(span);
+  }
+
+  void done(size_t run, int d, double end) {
+    ready_[begin_[result(run)] + size_t(participants(run).place[size_t(d)])] = end;
     out_.seconds = std::max(out_.seconds, end);
   }
 
   /// Begins when the sender has it and both ways are free.
-  void post(int i) {
-    const Instruction& send = program_.instructions[size_t(i)];
-    for (const std::vector<int>& group : groups_[size_t(send.axis)]) {
-      const int from = group[size_t(send.root)], to = group[size_t(send.to)];
-      if (!takes_part(program_, send, from)) continue;
-      const double start =
-          std::max({operands_ready(size_t(i), size_t(from)), out_free_[size_t(from)], in_free_[size_t(to)]});
-      const double end = start + prices_[size_t(i)].device_seconds[size_t(from)];
+  void post(size_t run) {
+    const Instruction& send = instruction(run);
+    for (const std::vector<int>& members : participants(run).groups[size_t(send.axis)]) {
+      if (members.empty()) continue;
+      const bool rises = send.root < send.to;
+      const int from = rises ? members.front() : members.back(), to = rises ? members.back() : members.front();
+      const double start = std::max({operands_ready(run, from), out_free_[size_t(from)], in_free_[size_t(to)]});
+      const double end = start + price(run).device_seconds[size_t(from)];
       out_free_[size_t(from)] = in_free_[size_t(to)] = end;
-      done(size_t(i), size_t(to), end);
+      done(run, to, end);
       for (const int member : {from, to}) {
-        compute_free_[size_t(member)] += messages(i, member);
-        if (whole_) spans_[size_t(i)][size_t(member)] = {start, end};
+        compute_free_[size_t(member)] += messages(run, member);
+        tell(run, member, {start, end});
       }
     }
   }
 
   /// All begin when the last device has the last of their operands, and are there when all are done.
-  void communicate(const std::vector<int>& together) {
-    const auto takes = [&](int i, int member) {
-      return !staged_ || takes_part(program_, program_.instructions[size_t(i)], member);
-    };
+  void communicate(const std::vector<size_t>& together) {
     double latency = 0;
-    for (const int i : together) latency = std::max(latency, unfolding_.latency[size_t(i)]);
-    for (const std::vector<int>& group : groups_[size_t(program_.instructions[size_t(together[0])].axis)]) {
+    for (const size_t run : together) latency = std::max(latency, unfolding_.latency[instruction_of(run)]);
+    const auto axis = size_t(instruction(together[0]).axis);
+    for (size_t group = 0; group < participants(together[0]).groups[axis].size(); ++group) {
+      const auto members = [&](size_t run) -> const std::vector<int>& { return participants(run).groups[axis][group]; };
       double start = 0;
-      std::vector<int> mine;  // those of them that this group carries out: others may be of other stages
-      for (const int i : together) {
-        bool any = false;
-        for (const int member : group) {
-          if (!takes(i, member)) continue;
-          any = true;
-          start = std::max({start, communication_stream(i, member), under_way(i, member),
-                            operands_ready(size_t(i), size_t(member)),
-                            unfolding_.begun_in_order ? compute_free_[size_t(member)] : 0});
-        }
-        if (any) mine.push_back(i);
+      mine_.clear();
+      for (const size_t run : together) {
+        for (const int member : members(run))
+          start =
+              std::max({start, communication_stream(run, member), under_way(run, member), operands_ready(run, member),
+                        unfolding_.begun_in_order ? compute_free_[size_t(member)] : 0});
+        if (!members(run).empty()) mine_.push_back(run);
       }
       double end = start;
-      for (const int i : mine) {
+      for (const size_t run : mine_) {
         const double begun = end;
         double seconds = 0;
-        for (const int member : group)
-          if (takes(i, member))
-            seconds = std::max({seconds, prices_[size_t(i)].device_seconds[size_t(member)], messages(i, member)});
-        end += mine.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[size_t(i)]);
-        if (i == mine.back() && mine.size() > 1) end += latency;
-        for (const int member : group)
-          if (whole_ && takes(i, member)) spans_[size_t(i)][size_t(member)] = {begun, end};
+        for (const int member : members(run))
+          seconds = std::max({seconds, price(run).device_seconds[size_t(member)], messages(run, member)});
+        end += mine_.size() == 1 ? seconds : std::max(0.0, seconds - unfolding_.latency[instruction_of(run)]);
+        if (run == mine_.back() && mine_.size() > 1) end += latency;
+        for (const int member : members(run)) tell(run, member, {begun, end});
       }
-      for (const int i : mine)
-        for (const int member : group) {
-          if (!takes(i, member)) continue;
-          done(size_t(i), size_t(member), end);
-          communication_stream(i, member) = end;
-          if (unfolding_.beside[size_t(i)]) compute_free_[size_t(member)] += messages(i, member);
+      for (const size_t run : mine_)
+        for (const int member : members(run)) {
+          done(run, member, end);
+          communication_stream(run, member) = end;
+          if (unfolding_.beside[instruction_of(run)]) compute_free_[size_t(member)] += messages(run, member);
         }
     }
   }
@@ -184,11 +206,10 @@ class Simulation {
   /// Sums of a device. Its streams are merged like two sorted lists; of what is posted the ways out and in may overlap.
   void add_up(size_t d) {
     DeviceTimeline& sums = out_.devices[d];
-    std::vector<TimelineSpan> computing, communicating;
-    for (const int i : unfolding_.order)
-      (prices_[size_t(i)].communicates() ? communicating : computing).push_back(spans_[size_t(i)][d]);
+    const std::vector<TimelineSpan>& computing = computing_[d];
+    std::vector<TimelineSpan>& communicating = communicating_[d];
     for (const TimelineSpan& span : computing) sums.compute_seconds += span.end - span.start;
-    std::ranges::sort(communicating, {}, &TimelineSpan::start);
+    std::ranges::stable_sort(communicating, {}, &TimelineSpan::start);
     double until = 0;
     for (TimelineSpan& span : communicating) {
       span.start = std::min(span.end, std::max(span.start, until));
@@ -209,11 +230,16 @@ class Simulation {
   const SpmdProgram& program_;
   const std::vector<InstructionPrice>& prices_;
   const Unfolding& unfolding_;
+  const TurnByTurn* const turns_;
   const size_t devices_;
-  const bool staged_, whole_;
-  std::vector<std::vector<TimelineSpan>> spans_;       ///< [instruction][device], if whole
-  std::vector<std::vector<std::vector<int>>> groups_;  ///< [axis][group]: ranks
-  std::vector<std::vector<double>> ready_;             ///< [value][device]
+  const bool whole_;
+  const ParticipantsOf participants_;
+  std::vector<std::vector<TimelineSpan>> spans_;  ///< [instruction][device], if whole
+  std::vector<const Participants*> made_by_;      ///< by value: the devices that made it; null: none yet
+  std::vector<size_t> begin_;                     ///< by value: of its times
+  std::vector<double> ready_;                     ///< since when each of the devices that made a value has it
+  std::vector<std::vector<TimelineSpan>> computing_, communicating_;  ///< by device
+  std::vector<size_t> mine_;  ///< of what goes together: what the group at hand carries out, others being other stages'
   std::vector<double> compute_free_, communication_free_, rising_free_, falling_free_;
   std::vector<double> out_free_, in_free_;  ///< of what is posted
   Timeline out_;
@@ -251,12 +277,12 @@ std::vector<HiddenPart> hidden_parts(const std::vector<InstructionPrice>& prices
 }
 
 Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding) {
-  return Simulation(program, prices, unfolding, true).run();
+  return Simulation(program, prices, unfolding, nullptr, true).run();
 }
 
-double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-                         const Unfolding& unfolding) {
-  return Simulation(program, prices, unfolding, false).run().seconds;
+Timeline simulated_sums(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
+                        const Unfolding& unfolding, const TurnByTurn* turns) {
+  return Simulation(program, prices, unfolding, turns, false).run();
 }
 
 bool communicate_beside_computing(const Cluster& cluster) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dsl/cluster/cluster.h"
+#include "dsl/spmd/turn_by_turn.h"
 #include "synth/schedule/price.h"
 
 namespace hetsynth {
@@ -63,8 +64,9 @@ std::vector<HiddenPart> hidden_parts(const std::vector<InstructionPrice>& prices
 
 /// `prices`: of the program's instructions.
 Timeline simulate(const SpmdProgram& program, const std::vector<InstructionPrice>& prices, const Unfolding& unfolding);
-/// When its last device is done.
-double simulated_seconds(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
-                         const Unfolding& unfolding);
+/// Simulates the step without keeping spans: the result says just what devices spend. `turns` are those in which the
+/// instructions run; prices and unfolding then say what each instruction costs in one turn. Null: each runs once.
+Timeline simulated_sums(const SpmdProgram& program, const std::vector<InstructionPrice>& prices,
+                        const Unfolding& unfolding, const TurnByTurn* turns = nullptr);
 
 }  // namespace hetsynth

@@ -13,15 +13,10 @@
 #include "synth/schedule/schedule.h"
 #include "synth/shares/ratio_program.h"
 #include "synth/support/interner.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
-
-/// Share of a memory that the linear program may fill: rounding to whole granules takes some more.
-constexpr double memory_fill = 0.97;
-constexpr int max_memory_rounds = 40;
-/// By coordinate on average: of fewer granules one more or less is a part of memory that counts.
-constexpr double few_granules = 32;
 
 double term_seconds(const Problem& problem, const CostTerm& term, const Shares& shares,
                     const DistinctDevices& devices) {
@@ -130,7 +125,7 @@ Fractions best_fractions(const Problem& problem, const std::vector<CostTerm>& te
   auto shares = program.solve(&prices);
   std::map<std::pair<int, size_t>, int> limited;  // rows by devices and points
   bool more = true;
-  for (int round = 0; !shares.empty() && more && round < max_memory_rounds; ++round) {
+  for (int round = 0; !shares.empty() && more && round < most_memory_rounds; ++round) {
     more = false;
     for (int d : program.examples()) {
       const double limit = double(memory_budget(problem, size_t(d))) * memory_fill * limits.part;

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 
+#include "synth/support/parameters.h"
+
 namespace hetsynth::synth {
 namespace {
 
@@ -168,8 +170,6 @@ class Builder {
   }
 
   static constexpr int colour_rounds = 3;
-  /// Small images, deep in a network, do not make the granules of large ones coarser than this: they are gathered.
-  static constexpr int64_t least_granules_by_windows = 16;
   const Program& program_;
   const std::vector<int>& kinds_;
   const bool windows_;

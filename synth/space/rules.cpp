@@ -6,12 +6,11 @@
 #include <set>
 
 #include "dsl/base/error.h"
+#include "synth/support/parameters.h"
 
 namespace hetsynth::synth {
 namespace {
 
-/// Beyond this many operands only single ones and all together are tried as partial sets.
-constexpr size_t max_enumerated_operands = 5;
 /// By number of axes: dimensions after this many are never cut, so that sets of forms can be enumerated.
 constexpr size_t max_cut_dims[] = {0, 6, 5, 3};
 /// The same where maxima are computed.
@@ -128,7 +127,7 @@ AxisOption split_option(const Program& program, Windows* windows, const Node& no
 
 std::vector<uint32_t> partial_sets(size_t operands) {
   std::vector<uint32_t> sets;
-  if (operands <= max_enumerated_operands) {
+  if (operands <= most_enumerated_operands) {
     for (uint32_t set = 1; set < (1u << operands); ++set) sets.push_back(set);
   } else if (operands < 32) {
     for (size_t j = 0; j < operands; ++j) sets.push_back(1u << j);

@@ -14,7 +14,7 @@ struct Crossing {
   std::vector<double> forward, back;
 };
 
-/// What is gathered is gathered where it is read. Gradients of shared parameters go from end to end at once.
+/// What is converted late is converted where it is read. Gradients of shared parameters go from end to end at once.
 Crossing crossing_bytes(const Program& in_turns, const SpmdProgram& group, const Pricer& pricer,
                         const StagePositions& positions) {
   struct Way {
@@ -32,7 +32,7 @@ Crossing crossing_bytes(const Program& in_turns, const SpmdProgram& group, const
     const ValueId result = instruction.result;
     Way& way = ways[size_t(result)];
     way.made = positions.of[node_of(result)] >= 0;
-    way.from = instruction.opcode == Opcode::all_gather && way.near ? *way.near : position(result);
+    way.from = converts_late(instruction.opcode) && way.near ? *way.near : position(result);
     for (const ValueId operand : instruction.operands) {
       if (back(operand) != back(result)) continue;  // where the way back reads of the way forth, it lies beside it
       Way& of = ways[size_t(operand)];

@@ -24,6 +24,11 @@ struct SharedParameters {
 };
 SharedParameters shared_parameters(const Program& in_turns, const StagePositions& positions);
 
+/// Whether a tensor is better converted so on the stage that reads it: what is sent then is no larger.
+inline bool converts_late(Opcode conversion) {
+  return conversion == Opcode::all_gather || conversion == Opcode::all_to_all;
+}
+
 /// `pricer`: of `group`, which is a plan of the step for one group of devices.
 CutPoints cut_points(const Program& in_turns, const SpmdProgram& group, const Pricer& pricer,
                      const StagePositions& positions);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "synth/memory/recompute.h"
 #include "synth/mesh/device_subsets.h"
 #include "synth/schedule/memory_budget.h"
 #include "synth/schedule/price.h"
@@ -20,12 +21,13 @@ constexpr size_t most_ring_cuts = 4;
 class Costs {
  public:
   Costs(const std::shared_ptr<const Analysis>& analysis, const Cluster& cluster, const DeviceGroups& groups,
-        const SpmdProgram& group, const StagePositions& positions)
+        const SpmdProgram& group, const StagePositions& positions, bool recompute)
       : analysis_(analysis),
         p_(analysis->program),
         cluster_(cluster),
         groups_(groups),
         plan_(group),
+        recompute_(recompute),
         at_(positions),
         count_(size_t(positions.count)) {}
 
@@ -37,7 +39,10 @@ class Costs {
   }
 
  private:
-  size_t position(ValueId value) const { return size_t(std::max(0, at_.of[size_t(plan_.values[size_t(value)].node)])); }
+  size_t position(ValueId value) const {
+    return size_t(std::max(0, at_.of[size_t(carried_out().values[size_t(value)].node)]));
+  }
+  const SpmdProgram& carried_out() const { return recompute_ ? recomputed_ : plan_; }
 
   /// What leaves a host shares its link.
   void add_links() {
@@ -60,12 +65,18 @@ class Costs {
   void add_kind(const std::vector<int>& kind) {
     const Cluster devices = restricted(cluster_, groups_.groups[size_t(kind[0])]);
     const Problem problem(analysis_, devices, plan_.mesh);
-    const Pricer pricer(problem, plan_);
+    if (recompute_ && recomputed_.values.empty()) {
+      std::vector<ValueId> again;
+      for (const Absence& absence : recompute_order(problem, plan_, 0, hard_to_check_again))
+        again.push_back(absence.value);
+      recomputed_ = with_recomputed(problem, plan_, again);
+    }
+    const Pricer pricer(problem, carried_out());
     GroupKind made{int(kind.size()), std::vector<double>(count_, 0), std::vector<double>(count_, 0),
                    double(memory_budget(problem, 0))};
-    for (const Instruction& instruction : plan_.instructions) {
+    for (const Instruction& instruction : carried_out().instructions) {
       const double seconds = pricer.price(instruction).seconds;
-      if (loop_of(p_, plan_, instruction) == at_.loop)
+      if (loop_of(p_, carried_out(), instruction) == at_.loop)
         made.turn_seconds[position(instruction.result)] += seconds / double(out_.turns);
       else
         made.once_seconds[position(instruction.result)] += seconds;
@@ -73,7 +84,7 @@ class Costs {
     out_.kinds.push_back(std::move(made));
     if (!out_.kept_bytes.empty()) return;
     add_memory(problem, pricer);
-    find_cuts(pricer);
+    find_cuts(Pricer(problem, plan_));
   }
 
   /// What all turns need, and what the backward pass of one reads of its forward pass.
@@ -84,13 +95,16 @@ class Costs {
     for (const ValueId leaf : plan_.leaves)
       if (p_[plan_.values[size_t(leaf)].node].kind != NodeKind::input) out_.kept_bytes[position(leaf)] += bytes(leaf);
     for (const auto& [carry, next] : plan_.carried) out_.kept_bytes[position(next)] += bytes(next);
-    const Storage storage = storage_of(problem, plan_);
-    const auto returns = [&](ValueId value) { return at_.again[size_t(plan_.values[size_t(value)].node)] != 0; };
-    for (const Instruction& instruction : plan_.instructions) {
+    const SpmdProgram& program = carried_out();
+    const Storage storage = storage_of(problem, program);
+    const auto returns = [&](ValueId value) {  // copies stand behind the values of the plan
+      return size_t(value) >= plan_.values.size() || at_.again[size_t(program.values[size_t(value)].node)] != 0;
+    };
+    for (const Instruction& instruction : program.instructions) {
       const ValueId made = instruction.result;
       const int last = storage.last[size_t(made)];
-      if (!storage.stored[size_t(made)] || returns(made) || loop_of(p_, plan_, instruction) != at_.loop) continue;
-      if (last < int(plan_.instructions.size()) && returns(plan_.instructions[size_t(last)].result))
+      if (!storage.stored[size_t(made)] || returns(made) || loop_of(p_, program, instruction) != at_.loop) continue;
+      if (last < int(program.instructions.size()) && returns(program.instructions[size_t(last)].result))
         out_.saved_bytes[position(made)] += bytes(made);
     }
   }
@@ -124,6 +138,8 @@ class Costs {
   const Cluster& cluster_;
   const DeviceGroups& groups_;
   const SpmdProgram& plan_;
+  const bool recompute_;
+  SpmdProgram recomputed_;  ///< the plan, if values are made again
   const StagePositions& at_;
   const size_t count_;
   StageProblem out_;
@@ -132,8 +148,9 @@ class Costs {
 }  // namespace
 
 StageProblem stage_problem(const std::shared_ptr<const Analysis>& analysis, const Cluster& cluster,
-                           const DeviceGroups& groups, const SpmdProgram& group, const StagePositions& positions) {
-  return Costs(analysis, cluster, groups, group, positions).run();
+                           const DeviceGroups& groups, const SpmdProgram& group, const StagePositions& positions,
+                           bool recompute) {
+  return Costs(analysis, cluster, groups, group, positions, recompute).run();
 }
 
 }  // namespace hetsynth::synth

@@ -35,24 +35,28 @@ class Segments {
     }
     std::vector<double> least(size_t(problem.positions()), std::numeric_limits<double>::infinity());
     for (size_t at = 0; at < least.size(); ++at)
-      for (const GroupKind& kind : problem.kinds)
-        least[at] = std::min(least[at], kind.turn_seconds[at] + kind.once_seconds[at] / double(problem.turns));
+      for (const GroupKind& kind : problem.kinds) least[at] = std::min(least[at], kind.turn_seconds[at]);
     least_ = Prefix(least);
   }
 
   /// No stages take less for what is before a position.
   double least(int before) const { return least_.of(0, before); }
 
-  double turn(int kind, int begin, int end) const {
-    return turn_[size_t(kind)].of(begin, end) + once_[size_t(kind)].of(begin, end) / double(p_.turns);
+  /// What one turn takes.
+  double turn(int kind, int begin, int end) const { return turn_[size_t(kind)].of(begin, end); }
+  /// What one turn takes, with its part of what the stage does once a step. The formula counts (turns - 1) turns of the
+  /// longest stage, so that a part is 1 / (turns - 1) of it.
+  double each(int kind, int begin, int end) const {
+    return turn(kind, begin, end) + once_[size_t(kind)].of(begin, end) / double(std::max<int64_t>(1, p_.turns - 1));
   }
 
   /// With so many segments behind it, and, from position `rest` on, the last one on the same group.
   bool fits(int kind, int begin, int end, int behind, int rest) const {
     const double limit = p_.kinds[size_t(kind)].memory_bytes;
-    const auto turns = double(std::min<int64_t>(p_.turns, behind + 1));
+    const bool one = p_.counted == StageProblem::Counted::one_turn;
+    const auto turns = one ? 1 : double(std::min<int64_t>(p_.turns, behind + 1));
     const int all = p_.positions();
-    return limit <= 0 ||
+    return limit <= 0 || p_.counted == StageProblem::Counted::no_memory ||
            kept_.of(begin, end) + kept_.of(rest, all) + turns * saved_.of(begin, end) + saved_.of(rest, all) <= limit;
   }
   bool fits(int kind, int begin, int end, int behind) const { return fits(kind, begin, end, behind, p_.positions()); }
@@ -114,6 +118,7 @@ class Division {
     bool stage = true;  ///< false: nothing is divided yet
   };
   using Front = std::vector<Label>;
+  using Fronts = std::vector<Front>;  ///< by first position of what is divided: which of begins_ it is
 
   /// Divides the positions before `end`. `first`: the group of the rest, which also gets the first segment.
   void run_from(std::optional<Group> first, int end) {
@@ -124,13 +129,14 @@ class Division {
     Label start;
     if (first) {
       none.used[size_t(first->kind)] = 1;
-      start.longest = start.through = costs_.turn(first->kind, end, p_.positions());
+      start.longest = costs_.each(first->kind, end, p_.positions());
+      start.through = costs_.turn(first->kind, end, p_.positions());
       start.group = start.last = *first;
       start.begin = end;
     } else {
       start.stage = false;
     }
-    states_[none] = {{end, {start}}};
+    fronts(none)[number(end)] = {start};
     // States with fewer groups come first.
     std::vector<Key> layer{none};
     while (!layer.empty()) {
@@ -140,46 +146,71 @@ class Division {
     }
   }
 
+  /// The number of a position among the beginnings of segments; the end of all positions has the number behind theirs.
+  size_t number(int position) const { return size_t(std::ranges::lower_bound(begins_, position) - begins_.begin()); }
+  int position(size_t number) const { return number < begins_.size() ? begins_[number] : p_.positions(); }
+  Fronts& fronts(const Key& key) {
+    Fronts& out = states_[key];
+    out.resize(begins_.size() + 1);
+    return out;
+  }
+
   bool hopeless(double seconds) const { return seconds >= to_beat_; }
+
+  /// One more stage on the next group of a kind.
+  struct Step {
+    Key to;
+    Group group;
+    Fronts* fronts = nullptr;  ///< null: no group is left
+  };
 
   void extend(const Key& key, std::set<Key>& next) {
     const int behind = std::accumulate(key.used.begin(), key.used.end(), 0);
+    const bool enough = p_.stages > 0 && behind + 1 >= p_.stages + (first_ ? 1 : 0);
+    std::vector<Step> steps;
+    for (int kind = 0; kind < int(p_.kinds.size()); ++kind) {
+      Step step{{key.used, kind}, {kind, key.used[size_t(kind)]}};
+      ++step.to.used[size_t(kind)];
+      if (!enough && step.group.number < p_.kinds[size_t(kind)].groups) step.fronts = &fronts(step.to);
+      steps.push_back(std::move(step));
+    }
     // Pointers to labels of complete fronts stay: no front is added to once its layer is extended.
-    for (const auto& [end, front] : states_[key])
-      for (const Label& label : front)
-        for (int kind = 0; kind < int(p_.kinds.size()); ++kind) {
-          auto begin = std::ranges::lower_bound(begins_, end);
-          while (begin != begins_.begin() && *--begin > 0)
-            if (!add_stage(key, label, kind, *begin, end, behind, next)) break;  // longer stages are worse
-          complete(key, label, kind, end, behind);  // maybe on another group, with other links
+    const Fronts& ended = states_[key];
+    for (size_t end = 0; end < ended.size(); ++end)
+      for (const Label& label : ended[end])
+        for (const Step& step : steps) {
+          if (step.fronts && add_stages(label, step, end, behind)) next.insert(step.to);
+          complete(key, label, step.to.kind, position(end), behind);  // maybe on another group, with other links
         }
   }
 
-  /// False if no longer stage is worth a try.
-  bool add_stage(const Key& key, const Label& label, int kind, int begin, int end, int behind, std::set<Key>& next) {
-    if (key.used[size_t(kind)] == p_.kinds[size_t(kind)].groups) return true;
-    if (p_.stages > 0 && behind + 1 >= p_.stages + (first_ ? 1 : 0)) return true;
-    Key to{key.used, kind};
-    const Group group{kind, to.used[size_t(kind)]++};
-    const Label added = behind_of(label, group, begin, end, 0);
-    // What a stage takes and the least that is still to come grow together with it.
-    const double rest = costs_.least(begin);
-    if (hopeless(formula(p_, added.longest, added.through + rest)) || !costs_.fits(kind, begin, end, behind))
-      return false;
-    // Of those before it one takes its part of the rest at least; that is less where this stage is longer.
-    const int left = all_groups_ - behind - 1 + (first_ ? 1 : 0);
-    if (hopeless(formula(p_, std::max(added.longest, rest / std::max(1, left)), added.through + rest))) return true;
-    if (add(states_[to][begin], added)) next.insert(to);
-    return true;
+  /// Stages that end there, the shortest first. Returns whether one was added.
+  bool add_stages(const Label& label, const Step& step, size_t end, int behind) {
+    bool any = false;
+    const double moved = label.stage ? p_.crossing(position(end), step.group, label.group) : 0;
+    for (size_t begin = end; begin-- > 1;) {
+      const Label added = behind_of(label, step.group, begins_[begin], position(end), 0, moved);
+      // What a stage takes and the least that is still to come grow together with it: longer stages are worse.
+      const double rest = costs_.least(begins_[begin]);
+      if (hopeless(formula(p_, added.longest, added.through + rest)) ||
+          !costs_.fits(step.to.kind, begins_[begin], position(end), behind))
+        break;
+      // Of those before it one takes its part of the rest at least; that is less where this stage is longer.
+      const int left = all_groups_ - behind - 1 + (first_ ? 1 : 0);
+      if (hopeless(formula(p_, std::max(added.longest, rest / std::max(1, left)), added.through + rest))) continue;
+      any |= add((*step.fronts)[begin], added);
+    }
+    return any;
   }
 
-  /// The segment before the label's, on a group that has `more` besides.
-  Label behind_of(const Label& label, Group group, int begin, int end, double more) const {
-    const double turn = costs_.turn(group.kind, begin, end);
-    Label added{std::max(label.longest, turn + more), label.through + turn, &label, group, begin,
-                label.stage ? label.last : group};
+  /// The segment before the label's, on a group that has `more` besides. `moved`: what crosses between them, if the
+  /// label has one.
+  Label behind_of(const Label& label, Group group, int begin, int end, double more, double moved) const {
+    const double each = costs_.each(group.kind, begin, end);
+    Label added{
+        std::max(label.longest, each + more), label.through + costs_.turn(group.kind, begin, end), &label, group, begin,
+        label.stage ? label.last : group};
     if (label.stage) {
-      const double moved = p_.crossing(end, group, label.group);
       added.longest = std::max(added.longest, busy(p_, moved));
       added.through += moved;
     }
@@ -192,8 +223,8 @@ class Division {
     if (p_.stages > 0 && behind + (first_ ? 0 : 1) != p_.stages) return;
     if (first_ ? kind != first_->kind : key.used[size_t(kind)] == p_.kinds[size_t(kind)].groups) return;
     const Group group = first_ ? *first_ : Group{kind, key.used[size_t(kind)]};
-    const double more = first_ ? costs_.turn(kind, rest_, p_.positions()) : 0;
-    Label added = behind_of(label, group, 0, end, more);
+    const double more = first_ ? costs_.each(kind, rest_, p_.positions()) : 0;
+    Label added = behind_of(label, group, 0, end, more, label.stage ? p_.crossing(end, group, label.group) : 0);
     if (!first_) add_shared(p_, added.last, group, &added.longest, &added.through);
     if (hopeless(formula(p_, added.longest, added.through))) return;
     if (costs_.fits(kind, 0, end, behind, first_ ? rest_ : p_.positions())) keep(added);
@@ -245,9 +276,9 @@ class Division {
   double to_beat_;  ///< divisions that take longer are of no use, or as many faster ones are known as are wanted
   std::vector<int> begins_;
   int all_groups_ = 0;
-  std::optional<Group> first_;                           ///< has the rest as well
-  int rest_ = 0;                                         ///< where that begins
-  std::map<Key, std::map<int, Front>> states_;           ///< by first position of what is divided
+  std::optional<Group> first_;  ///< has the rest as well
+  int rest_ = 0;                ///< where that begins
+  std::map<Key, Fronts> states_;
   std::map<std::vector<int>, StageDivision> divisions_;  ///< complete, by kinds
 };
 
@@ -261,14 +292,14 @@ double pipeline_seconds(const StageProblem& problem, const StageDivision& divisi
   const Segments costs(problem);
   double longest = 0, through = 0, first = 0;
   for (size_t s = 0, begin = 0; s < division.ends.size(); begin = size_t(division.ends[s++])) {
-    const double turn = costs.turn(division.groups[s].kind, int(begin), division.ends[s]);
+    const double each = costs.each(division.groups[s].kind, int(begin), division.ends[s]);
     const double moved = s + 1 < division.ends.size()
                              ? problem.crossing(division.ends[s], division.groups[s], division.groups[s + 1])
                              : 0;
-    if (s == 0) first = turn;
+    if (s == 0) first = each;
     const bool returns = s > 0 && s + 1 == division.ends.size() && division.ring();
-    longest = std::max({longest, turn + (returns ? first : 0), busy(problem, moved)});
-    through += turn + moved;
+    longest = std::max({longest, each + (returns ? first : 0), busy(problem, moved)});
+    through += costs.turn(division.groups[s].kind, int(begin), division.ends[s]) + moved;
   }
   if (!division.ring()) add_shared(problem, division.groups.back(), division.groups.front(), &longest, &through);
   return formula(problem, longest, through);

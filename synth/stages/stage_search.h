@@ -49,7 +49,9 @@ struct StageProblem {
   double shared_bytes = 0;  ///< of such parameters' gradients, which otherwise go from the last to the first group
   bool both_ways = false;   ///< devices send while they receive
   int stages = 0;           ///< so many, if not 0
-  double to_beat = 0;       ///< divisions that take longer are of no use; 0: there is nothing to beat
+  /// What is counted of the turns that a stage keeps: it may begin them later, and wait.
+  enum class Counted : uint8_t { all_turns, one_turn, no_memory } counted = Counted::all_turns;
+  double to_beat = 0;  ///< divisions that take longer are of no use; 0: there is nothing to beat
   int positions() const { return int(kept_bytes.size()); }
 };
 
@@ -65,7 +67,7 @@ struct StageDivision {
 /// Divisions of two and more stages, no two of which have the same kinds of groups in the same order, the fastest
 /// first. Fastest by the formula of pipelines (Huang et al. 2019, GPipe; Fan et al. 2021, DAPPLE):
 ///   (turns - 1) x the longest of stages and transfers + one turn through all stages and transfers, there and back,
-/// where a stage's turn counts its part of what runs once, and a transfer what goes both ways, or one if devices do
+/// where the longest stage counts all of what it does once, and a transfer what goes both ways, or one if devices do
 /// both at once. It holds where enough turns are under way. A stage that is s stages before the last one keeps s + 1
 /// turns, at most all of them, which must fit. Groups of a kind are taken in the order of their numbers.
 std::vector<StageDivision> divide_into_stages(const StageProblem& problem, size_t most);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "dsl/base/error.h"
+#include "synth/stages/cut_points.h"
 
 namespace hetsynth::synth {
 namespace {
@@ -42,7 +43,7 @@ class Spreading {
 
   SpmdProgram run() {
     number_regions();
-    gather_late();
+    convert_late();
     find_wanted();
     for (const ValueId leaf : from_.leaves) bind(leaf);
     for (size_t i = 0; i < from_.instructions.size(); ++i)
@@ -78,9 +79,9 @@ class Spreading {
 
   bool in_overlapped(int instruction) const { return region_[size_t(instruction)] == overlapped_; }
 
-  /// What is gathered for another segment alone is sent in parts and gathered there: its whole would be sent by each
-  /// device of a group.
-  void gather_late() {
+  /// What is converted for another segment alone is sent as it is and converted there: the whole of what is gathered
+  /// would be sent by each device of a group, and beside a converted value its operand, if that is read there, too.
+  void convert_late() {
     std::vector<std::vector<int>> readers(from_.values.size());
     for (size_t i = 0; i < from_.instructions.size(); ++i)
       for (const ValueId operand : from_.instructions[i].operands) readers[size_t(operand)].push_back(int(i));
@@ -88,20 +89,24 @@ class Spreading {
     for (const auto& [unused, value] : from_.carried) kept.insert(value);
     for (const auto& [unused, value] : from_.finals) kept.insert(value);
     late_.assign(from_.instructions.size(), -1);
-    for (size_t i = 0; i < from_.instructions.size(); ++i) {
-      const Instruction& gather = from_.instructions[i];
-      if (gather.opcode != Opcode::all_gather || !in_overlapped(int(i)) || kept.contains(gather.result)) continue;
-      const std::vector<int>& at = readers[size_t(gather.result)];
-      const auto place = [&](int reader) {
-        const NodeId node = node_of(from_.instructions[size_t(reader)].result);
+    for (size_t i = from_.instructions.size(); i-- > 0;) {  // readers before what they read
+      const Instruction& conversion = from_.instructions[i];
+      if (!converts_late(conversion.opcode) || !in_overlapped(int(i)) || kept.contains(conversion.result)) continue;
+      const std::vector<int>& at = readers[size_t(conversion.result)];
+      const auto segment = [&](int reader) {
+        const NodeId node = placed_by(reader);
         const bool anywhere = positions_.of[size_t(node)] == any_position || !in_overlapped(reader);
-        return anywhere ? -1 : part_of_direction(positions_.again[size_t(node)], segment_at(node));
+        return anywhere ? -1 : segment_at(node);
       };
-      if (at.empty() || place(at[0]) < 0) continue;
-      const bool alike = std::ranges::all_of(at, [&](int reader) { return place(reader) == place(at[0]); });
-      if (alike && place(at[0]) > place(int(i))) late_[i] = at[0];
+      if (at.empty() || segment(at[0]) < 0 || segment(int(i)) < 0) continue;
+      if (!std::ranges::all_of(at, [&](int reader) { return segment(reader) == segment(at[0]); })) continue;
+      const auto part = [&](int reader) { return part_at(reader, segment(reader)); };
+      const int first = *std::ranges::min_element(at, {}, part);
+      if (part(first) > part(int(i))) late_[i] = last_reader(first);
     }
   }
+  /// Of a reader that is carried out late itself, the one at whose place.
+  int last_reader(int reader) const { return late_[size_t(reader)] >= 0 ? late_[size_t(reader)] : reader; }
   /// The node whose position says where an instruction is carried out.
   NodeId placed_by(int i) const {
     const int reader = late_[size_t(i)];

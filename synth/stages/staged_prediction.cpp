@@ -14,13 +14,18 @@ std::vector<DevicePrediction> memory_of_stages(const Problem& problem, const Spm
   return predicted_memory(problem.cluster, bytes);
 }
 
+double fullness(const Problem& problem, const std::vector<DevicePrediction>& memory, size_t device) {
+  const int64_t budget = memory_budget(problem, device);
+  return budget > 0 ? double(memory[device].memory_bytes) / double(budget) : 0;
+}
+
 int fullest_stage(const Problem& problem, const std::vector<DevicePrediction>& memory, int group_size) {
   int stage = -1;
   double most = 1;
   for (size_t d = 0; d < memory.size(); ++d) {
-    const int64_t budget = memory_budget(problem, d);
-    if (budget <= 0 || double(memory[d].memory_bytes) <= most * double(budget)) continue;
-    most = double(memory[d].memory_bytes) / double(budget);
+    const double full = fullness(problem, memory, d);
+    if (full <= most) continue;
+    most = full;
     stage = int(d) / group_size;
   }
   return stage;

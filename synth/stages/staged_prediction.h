@@ -10,6 +10,9 @@ namespace hetsynth::synth {
 /// Of every device, with the turns that the schedule has under way.
 std::vector<DevicePrediction> memory_of_stages(const Problem& problem, const SpmdProgram& staged);
 
+/// Of a device: its memory as a part of what a plan may fill; 0 without a limit.
+double fullness(const Problem& problem, const std::vector<DevicePrediction>& memory, size_t device);
+
 /// The stage with the device that is furthest above what a plan may fill of its memory; -1 if all fit.
 int fullest_stage(const Problem& problem, const std::vector<DevicePrediction>& memory, int group_size);
 

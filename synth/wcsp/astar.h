@@ -6,9 +6,8 @@
 namespace hetsynth::synth {
 
 struct SearchLimits {
-  double direct_limit = 2e5;       ///< networks whose largest joint table is smaller are eliminated at once
-  double table_limit = 1e7;        ///< entries of a joint table before it is split into mini-buckets
-  double elimination_limit = 3e8;  ///< where message passing is slow: networks with fewer entries in all joint tables
+  double direct_limit = 2e5;  ///< networks whose largest joint table is smaller are eliminated at once
+  double table_limit = 1e7;   ///< entries of a joint table before it is split into mini-buckets
   int64_t expansion_limit = 2'000'000;
   bool momentum = false;                 ///< of messages, where no variables look alike; worse on several axes
   int most_sweeps = 800;                 ///< of message passing in one go; the whole takes up to a third more

@@ -52,7 +52,6 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   while (!done() && !narrowed_ && step()) {
   }
   if (proven() || narrowed_) return result_;
-  if (gap() > worth_eliminating && eliminate()) return result_;
   shift();
   if (!done()) attempt(true);
   if (!done() && !narrowed_ && (limits_.thorough || !result_.found())) search_what_is_left();
@@ -77,7 +76,6 @@ bool BoundedSearch::step() {
   const double gain = messages_->improve(sweeps);
   sweeps_ += sweeps;
   messages_->decode();
-  patient_ = sweeps_ < patient_sweeps;
   take_decoded();
   // Where the bound does not rise any more only a better solution helps.
   const bool stuck = limits_.guesses && limits_.thorough && gap() > worth_guessing_if_stuck &&
@@ -88,7 +86,6 @@ bool BoundedSearch::step() {
     guess();
     guesses_in_vain_ = result_.cost < before ? 0 : guesses_in_vain_ + 1;
   }
-  if (!patient_ && gap() > worth_eliminating && gain < gained_of_gap_if_slow * gap() && eliminate()) return false;
   const bool soon_closed = informed_ || (limits_.momentum && rounds_ == 0);
   const double closed = soon_closed ? std::max(limits_.tolerance, nearly_closed) : limits_.tolerance;
   if (gap() < worth_pruning && (first || gain < gained_of_gap * gap() || gap() <= closed)) {
@@ -99,21 +96,6 @@ bool BoundedSearch::step() {
   if (sweeps_ >= limits_.most_sweeps || (rounds_ == 0 && gain < least_gain)) return false;
   if (rounds_ > 0 && gain < worth_refining && !narrowed_) refine();
   return true;
-}
-
-/// Everything, where its joint tables are not too many, which is looked at once. False if they are, or it was stopped.
-bool BoundedSearch::eliminate() {
-  if (!limits_.thorough || std::exchange(looked_at_order_, true)) return false;
-  const EliminationOrder order = elimination_order(network_, most_entries_at_once);
-  if (order.largest > most_entries_at_once || order.entries() > limits_.elimination_limit) return false;
-  SearchLimits limits = limits_;
-  limits.table_limit = most_entries_at_once;
-  const SearchResult found = eliminate_and_search(network_, order, limits);
-  result_.expansions += found.expansions;
-  result_.largest_table = std::max(result_.largest_table, found.largest_table);
-  result_.lower_bound = std::min(result_.cost, std::max(result_.lower_bound, found.lower_bound));
-  if (found.cost < result_.cost) take(found.cost, found.assignment);
-  return result_.lower_bound >= to_beat();
 }
 
 /// Tells layers apart from farther off.
@@ -127,9 +109,8 @@ void BoundedSearch::refine() {
 }
 
 bool BoundedSearch::proven() const {
-  const double tolerance = std::max(limits_.tolerance, patient_ ? 0 : late_tolerance);
   const double elsewhere = double(limits_.constant_cost);
-  return (double(to_beat()) + elsewhere) / (1 + tolerance) <= double(result_.lower_bound) + elsewhere;
+  return (double(to_beat()) + elsewhere) / (1 + limits_.tolerance) <= double(result_.lower_bound) + elsewhere;
 }
 
 bool BoundedSearch::done() const { return proven() || limits_.stop.stopped(); }
@@ -207,7 +188,7 @@ void BoundedSearch::attempt(bool last) {
   result_.values_left = 0;
   for (int list : values.of) result_.values_left += int64_t(values.lists[list].size());
   const int64_t all = network_.value_count();
-  const bool much = deep() && result_.values_left > many_by_variable * network_.variable_count();
+  const bool much = deep() && result_.values_left > many_values_left * network_.variable_count();
   const double worth = much ? worth_narrowing_deep : worth_narrowing;
   const bool fewer = double(result_.values_left) < worth * double(all);
   if (!fewer && !last) return;
@@ -217,8 +198,7 @@ void BoundedSearch::attempt(bool last) {
   const EliminationOrder order = elimination_order(part.core(), limits_.direct_limit);
   if (order.largest <= limits_.direct_limit)
     return absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
-  const bool too_fine = rounds_ == 0 || (!limits_.thorough && rounds_ * more_rounds > most_rounds);
-  if (!fewer && double(part.core().value_count()) > worth * double(all) && too_fine) return;
+  if (!fewer && double(part.core().value_count()) > worth * double(all) && rounds_ == 0) return;
   narrowed_ = true;
   const Picoseconds elsewhere = moved + part.constant();
   const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - elsewhere);

@@ -1,7 +1,6 @@
 // In which order bucket elimination takes the variables.
 #pragma once
 #include <cmath>
-#include <numeric>
 
 #include "synth/wcsp/network.h"
 
@@ -11,8 +10,6 @@ struct EliminationOrder {
   std::vector<int> variables;
   std::vector<double> sizes;  ///< entries of the joint table met at each
   double largest = 0;
-  /// Of all joint tables.
-  double entries() const { return std::accumulate(sizes.begin(), sizes.end(), 0.0); }
 };
 
 /// Always the variable with the smallest joint table, of equals the one with fewest neighbours, then the first. Ends

@@ -5,21 +5,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "synth/support/parameters.h"
+
 namespace hetsynth::synth {
 namespace {
 
-/// Sweeps before and after an extrapolation, and how far it goes, as a multiple of what the first changed.
-constexpr int sweeps_along = 6, sweeps_beyond = 3;
-constexpr double least_stride = 0.5, greatest_stride = 64;
 /// Sweeps with momentum from one look at the bound to the next.
 constexpr int sweeps_to_look = sweeps_along + sweeps_beyond;
-/// Cells with fewer values in all are guessed from as they are.
-constexpr size_t few_values = 3000;
-/// A guess at a solution: messages among this part of all values, then among all again.
-constexpr double likely_part = 0.2;
-constexpr int likely_sweeps = 30, settling_sweeps = 6;
-/// Parts of all values that solutions are then looked for in.
-constexpr double guessed_parts[] = {0.06, 0.1};
 
 ValueLists all_values(const Network& network, const Quotient& quotient) {
   ValueLists out;
@@ -179,8 +171,8 @@ bool Reparametrisation::take_if_better() {
 
 std::vector<ValueLists> Reparametrisation::guesses() {
   if (decoded_.empty() || limits_.stop.stopped()) return {};
-  if (all_.value_count() > few_values) {
-    MessagePassing few(network_, quotient_, promising(likely_part));
+  if (all_.value_count() > few_values_to_guess) {
+    MessagePassing few(network_, quotient_, promising(guessed_among));
     few.begin_with(all_);
     for (int i = 0; i < likely_sweeps && !limits_.stop.stopped(); ++i) sweep_once(&few);
     few.pass_forward();

@@ -5,15 +5,12 @@
 #include <unordered_map>
 
 #include "dsl/base/error.h"
+#include "synth/support/parameters.h"
 #include "synth/wcsp/bounded_search.h"
 #include "synth/wcsp/contract.h"
 
 namespace hetsynth::synth {
 namespace {
-
-/// Networks with more values than this, and so many by variable on average, are pruned before dead ends are looked for.
-constexpr int64_t many_values = 5000;
-constexpr int64_t many_by_variable = 26;
 
 /// What the cheapest values cost, whatever they do together.
 Picoseconds bound_of_parts(const Network& network) {

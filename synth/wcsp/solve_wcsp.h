@@ -11,7 +11,6 @@ namespace hetsynth::synth {
 /// 2. Where joint tables would grow too large: message passing for a bound L, first with one message for all that looks
 ///    alike, then telling layers apart from farther and farther off; solutions U guessed from the messages; only values
 ///    that can be part of a solution below U are kept. What is left is contracted, and step 2 or 3 begins anew there.
-///    Where L hardly rises and is far from U, everything goes to step 3 if its tables are not too many.
 /// 3. Bucket elimination and A*. The heuristic never overestimates; it is perfect, and A* expands one state per
 ///    variable, unless a table still exceeds the limit.
 /// When stopped early: the best assignment met, if any, and the proven bound.

@@ -11,8 +11,10 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
+#include "cli/join_desk.h"
 #include "dsl/base/error.h"
 #include "runtime/launch.h"
 #include "runtime/training/checkpoint.h"
@@ -230,6 +232,77 @@ TEST_F(Balancing, AnotherPlanMayLeaveADeviceOut) {
   std::string line, last;
   while (std::getline(log, line)) last = line;
   EXPECT_THAT(nlohmann::json::parse(last)["idle"].size(), 1u);
+}
+
+/// Three devices that compute for a third of the time, of which c is left out.
+constexpr const char* with_a_third = R"(name = "three"
+[[host]]
+name = "h"
+inside = { bandwidth = "50 GB/s", latency = "0.1 us" }
+device = [
+  { name = "a", kind = "cpu", memory = "1 GiB", duty = 0.3, declared = { matmul = "30 GFLOP/s", memory_bandwidth = "6 GB/s" } },
+  { name = "b", kind = "cpu", memory = "1 GiB", duty = 0.3, declared = { matmul = "30 GFLOP/s", memory_bandwidth = "6 GB/s" } },
+  { name = "c", kind = "cpu", memory = "1 GiB", duty = 0.3, declared = { matmul = "30 GFLOP/s", memory_bandwidth = "6 GB/s" } },
+]
+)";
+
+class Joining : public Balancing {
+ protected:
+  void prepare_for(int64_t steps) {
+    options.compilation.without = {"c"};
+    prepare(with_a_third, BalanceMode::plan, steps);
+    options.compilation.pins = {};
+    options.train.checkpoint = checkpoint;
+    options.program = "the model";
+  }
+  JoinRequest request() const {
+    const ElasticNotice notice = read_notice(checkpoint);
+    return {.id = {},
+            .run = notice.run,
+            .version = notice.version,
+            .program = "the model",
+            .host = "c",
+            .address = {},
+            .cluster_file = notice.cluster_file};
+  }
+  const std::string checkpoint = (folder / "c.st").string();
+};
+
+TEST_F(Joining, ADeviceThatAsksIsPlannedFor) {
+  prepare_for(300);
+  std::optional<JoinTicket> ticket;
+  std::optional<JoinAnswer> answer;
+  options.train.on_step = [&](const StepReport& report) {
+    if (report.step == 20) ticket.emplace(read_notice(checkpoint), request());
+    if (answer || report.step <= 20) return;
+    for (const JoinAnswer& one : read_notice(checkpoint).answers)
+      if (one.state != JoinAnswer::State::waiting) answer = one;
+  };
+  const TrainReport report = train_balanced(means());
+  EXPECT_EQ(report.losses.size(), 300u);
+  ASSERT_TRUE(answer) << out.str();
+  EXPECT_EQ(answer->state, JoinAnswer::State::joined) << answer->why.render();
+  EXPECT_THAT(out.str(),
+              AllOf(HasSubstr("balance: c asks to join after step"),
+                    HasSubstr(fmt::format("balance: after step {} the work is divided anew", answer->step - 1))));
+  EXPECT_THAT(options.compilation.all_devices.devices.size(), 3u);
+  EXPECT_FALSE(fs::exists(checkpoint + ".balance")) << "the notice was left";
+}
+
+TEST_F(Joining, ARequestThatIsWithdrawnChangesNothing) {
+  prepare_for(200);
+  std::optional<JoinTicket> ticket;
+  std::vector<JoinAnswer> answers;
+  options.train.on_step = [&](const StepReport& report) {
+    if (report.step == 20) ticket.emplace(read_notice(checkpoint), request());
+    if (report.step > 20 && answers.empty()) answers = read_notice(checkpoint).answers;
+    if (!answers.empty()) ticket.reset();
+  };
+  const TrainReport report = train_balanced(means());
+  ASSERT_EQ(answers.size(), 1u) << out.str();
+  EXPECT_EQ(answers[0].state, JoinAnswer::State::waiting);
+  EXPECT_EQ(options.compilation.all_devices.devices.size(), 2u) << out.str();
+  EXPECT_THAT(report.devices, ElementsAre("a", "b"));
 }
 
 TEST_F(Balancing, SourceThatIsRefutedTakesTheRunBack) {

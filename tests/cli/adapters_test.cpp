@@ -84,6 +84,9 @@ TEST_F(AdaptersCommand, AreTrainedSavedAloneLoadedAndMerged) {
   EXPECT_NEAR(loss_of("gpt2.cpp", "merged.st"), loss, 2e-6) << "float32 sums in another order";
   // Without merging the base is exported as it was.
   succeed("export tuned.st" + of_base + " -o untouched.safetensors");
+  EXPECT_THAT(place.run("export tuned.st" + of_base + " -o untouched.gguf"),
+              Fails(2, AllOf(HasSubstr("untouched.gguf: error: [export] the name is that of another format"),
+                             HasSubstr("without a table [gguf]"), HasSubstr("to mend:"))));
   EXPECT_EQ(place.read("untouched.safetensors"), place.read("base.safetensors"));
 }
 

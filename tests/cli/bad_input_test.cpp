@@ -48,6 +48,8 @@ TEST(BadUsage, IsAnsweredWithExitCodeTwo) {
                  {"[run] there is no such option or argument", "found:    steps=4",
                   "to mend:  --set takes one setting each time: --set steps=4"});
   expect_refusal(place, "run model.cpp --set batch=3 model.cpp", 2, {"found:    model.cpp", "hetsynth run --help"});
+  expect_refusal(place, "run model.cpp --data *.toml *.cpp", 2,
+                 {"found:    model.cpp", "put a pattern of several files into quotation marks"});
   expect_refusal(place, "run model.cpp --dump-after nothing", 2, {"--dump-after"});
   expect_refusal(place, "run model.cpp --new-data", 2, {"[run] --new-data requires --resume"});
 }

@@ -176,6 +176,29 @@ TEST(NotFinite, TheFirstValueIsNamedWithItsLine) {
   EXPECT_THAT(run("0.1}", "1e30}"), Fails(1, AllOf(HasSubstr("the loss of step"), HasSubstr("learning rate"))));
 }
 
+/// A dynamic scale hides gradients that are not finite from the loss: each step is skipped, and nothing is trained.
+TEST(NotFinite, AScaleThatOnlyFallsIsTold) {
+  const Workplace place;
+  const auto run = [&](const std::string& scale, const std::string& loss) {
+    place.write("model.cpp",
+                everywhere(everywhere(small_model, "void model() {",
+                                      "void model() { mixed_precision(\"fp16\", DynamicLossScale{" + scale + "});"),
+                           "minimize(loss,", "minimize(" + loss + "loss,"));
+    return place.run("run model.cpp --cluster c.toml --sample 0 --steps 30 --checkpoint a.st");
+  };
+  EXPECT_THAT(run("", "sum(sqrt(square(parameter(\"g\", {3}, zeros())))) + "),
+              Fails(1, AllOf(HasSubstr("model.cpp:"),
+                             HasSubstr("[sqrt_gradient] gradients overflowed in 20 steps in a "
+                                       "row, though the loss scale fell to 0.0625"),
+                             HasSubstr("(of the backward pass), in step 19"), HasSubstr("the slope of a root at 0"))));
+  EXPECT_EQ(nlohmann::json::parse(place.run("checkpoint a.st --json").out).at("next_step"), 20)
+      << "parameters are what they were, and are kept";
+  EXPECT_THAT(run(".initial = 1e35", ""),
+              Fails(1, AllOf(HasSubstr("[cast] gradients overflowed in 20 steps in a row"), HasSubstr("inf at ["),
+                             HasSubstr("begin with a smaller scale (initial)"))));
+  EXPECT_EQ(run(".initial = 65536", "").code, 0);
+}
+
 /// What is not finite and does no harm is not blamed: masks, and what nothing is made of; nor is what came of it later.
 TEST(NotFinite, TheOriginIsNamedAndNotWhatItLedTo) {
   const Workplace place;

@@ -84,16 +84,17 @@ std::string Workplace::read(const std::string& name) const {
   return text.str();
 }
 
-Outcome Workplace::run(const std::string& arguments, const std::string& launcher) const {
+Outcome Workplace::run(const std::string& arguments, const std::string& launcher, const std::string& name) const {
   // One cache for all tests, so that the header is compiled once.
-  const std::string command =
-      "cd '" + folder_.string() + "' && HETSYNTH_CACHE_DIR='" HETSYNTH_BINARY_DIR "/test-cache' exec timeout 300 " +
-      launcher + " '" HETSYNTH_BINARY_DIR "/hetsynth' " + arguments + " >.out 2>.err </dev/null";
+  const std::string command = "cd '" + folder_.string() +
+                              "' && HETSYNTH_CACHE_DIR='" HETSYNTH_BINARY_DIR "/test-cache' exec timeout 300 " +
+                              launcher + " '" HETSYNTH_BINARY_DIR "/hetsynth' " + arguments + " >" + name + ".out 2>" +
+                              name + ".err </dev/null";
   const int status = std::system(command.c_str());
   Outcome outcome;
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = read(".out");
-  outcome.err = read(".err");
+  outcome.out = read(name + ".out");
+  outcome.err = read(name + ".err");
   return outcome;
 }
 

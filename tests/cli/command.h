@@ -31,8 +31,9 @@ class Workplace {
   std::string read(const std::string& name) const;
   bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
   /// `arguments` as a shell would read them, of hetsynth, or of a `launcher` that starts it ("mpirun -np 2"). The
-  /// process is killed after five minutes.
-  Outcome run(const std::string& arguments, const std::string& launcher = "") const;
+  /// process is killed after five minutes. What it prints is kept in the files NAME.out and NAME.err: of several that
+  /// run at once each needs its own name.
+  Outcome run(const std::string& arguments, const std::string& launcher = "", const std::string& name = "") const;
   const std::filesystem::path& folder() const { return folder_; }
 
  private:

@@ -258,5 +258,19 @@ TEST(Commands, FewerSamplesThanRanks) {
   EXPECT_EQ(losses(place.read("log.json")).size(), 3u);
 }
 
+/// The precision of a model that says nothing of it, by the command line alone.
+TEST(Commands, ThePrecisionOfAnyModelIsGiven) {
+  const Workplace place;
+  ASSERT_EQ(place.run("plan model.cpp --cluster c.toml --precision fp16 -o plan.json").code, 0);
+  EXPECT_THAT(place.read("plan.json"), HasSubstr("loss_scale"));
+  EXPECT_EQ(place.run("verify model.cpp plan.json --precision fp16 --source").code, 0);
+  EXPECT_EQ(place.run("run model.cpp --cluster c.toml --plan plan.json --precision fp16 --steps 3 --sample 0").code, 0);
+  EXPECT_EQ(place.run("run model.cpp --cluster c.toml --set precision=bf16 --steps 3 --sample 0").code, 0);
+  EXPECT_THAT(place.run("plan model.cpp --cluster c.toml --precision fp8"),
+              Fails(2, ::testing::AllOf(HasSubstr("--precision"), HasSubstr("fp8"), HasSubstr("bf16"))));
+  EXPECT_THAT(place.run("plan model.cpp --cluster c.toml --set precision=fp8"),
+              Fails(2, HasSubstr("the model has no option named precision")));
+}
+
 }  // namespace
 }  // namespace hetsynth::testing

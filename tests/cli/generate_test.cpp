@@ -34,6 +34,15 @@ void model() {
 }
 )";
 
+const char* const one_device = R"([[host]]
+name = "here"
+[[host.device]]
+name = "core"
+kind = "cpu"
+memory = "1 GiB"
+declared = { matmul = "40 GFLOP/s", memory_bandwidth = "10 GB/s" }
+)";
+
 /// The small cluster and one device more.
 const char* const third_device = R"([[host.device]]
 name = "third"
@@ -99,6 +108,38 @@ TEST_F(Generate, TheSameTextOnAnyPlanRememberedOrReadAnew) {
   EXPECT_NE(text_of(hot + "--seed 5"), expected);
 }
 
+TEST_F(Generate, TheSameTextFromAPromptThatIsReadInBlocks) {
+  // The window of 8 goes on with its last half several times, which is read in blocks, too.
+  const std::string drawn = "--prompt abcdefgabc --tokens 30 --temperature 4 --top-k 60 --top-p 0.97 --seed 4 ";
+  const std::string pinned = "--cluster three.toml --ratio 3,1,2 ";
+  const std::string expected = text_of(drawn + "--whole-windows");
+  for (const char* block : {"1", "2", "4", "8"})
+    EXPECT_EQ(text_of(drawn + "--prompt-block " + block), expected) << block;
+  EXPECT_EQ(text_of(drawn + pinned + "--prompt-block 4"), expected);
+  EXPECT_EQ(text_of(drawn + pinned + "--prompt-block 2", mpirun(3)), expected);
+  // What is faster, as planned, is done if nothing is said: a second program for a prompt of 3 is not made.
+  const nlohmann::json asked = nlohmann::json::parse(text_of("--prompt abc --tokens 2 --prompt-block 4 --json"));
+  EXPECT_EQ(asked.at("prompt_block"), 4);
+  EXPECT_EQ(nlohmann::json::parse(text_of("--prompt abc --tokens 2 --json")).at("prompt_block"), 1);
+  EXPECT_EQ(nlohmann::json::parse(text_of("--prompt abc --tokens 100000000 --end-of-text d --json")).at("prompt_block"),
+            8);
+}
+
+TEST_F(Generate, APromptIsReadTokenByTokenWhereASecondProgramDoesNotFit) {
+  // Parameters of 1.7 MiB: there is room for them once.
+  place->write("wide.cpp", everywhere(text_model, "12", "768"));
+  place->write("tight.toml", everywhere(one_device, "1 GiB", "2 MiB"));
+  place->write("roomy.toml", one_device);
+  ASSERT_EQ(place->run("run wide.cpp --cluster roomy.toml --steps 1 --sample 0 --data text.txt --checkpoint w.st").code,
+            0);
+  const std::string generate = "generate wide.cpp w.st --prompt abcdefg --tokens 9 --prompt-block 4 --cluster ";
+  const Outcome tight = place->run(generate + "tight.toml"), roomy = place->run(generate + "roomy.toml");
+  ASSERT_EQ(tight.code, 0) << tight.err;
+  EXPECT_EQ(tight.out, roomy.out);
+  EXPECT_THAT(tight.err, HasSubstr("the prompt is read token by token: the memories of all 1 devices together are"));
+  EXPECT_THAT(roomy.err, Not(HasSubstr("token by token")));
+}
+
 TEST_F(Generate, ReadsStandardInputAndEndsAtAToken) {
   EXPECT_EQ(text_of("--prompt - --tokens 50 --temperature 0 --end-of-text a", "sh -c 'printf bcd | \"$0\" \"$@\"'"),
             "bcdefga\n");
@@ -143,6 +184,13 @@ TEST_F(Generate, BadUse) {
                 Fails(2, HasSubstr(std::string("expected a number above 0, at most 1, found ") + p)));
   EXPECT_THAT(generate("--prompt a --top-k -2"), Fails(2, HasSubstr("expected a number from 0, found -2")));
   EXPECT_THAT(generate("--prompt a --temperature -1"), Fails(2, HasSubstr("expected a number from 0, found -1")));
+  EXPECT_THAT(generate("--prompt a --prompt-block 3"),
+              Fails(2, AllOf(Not(HasSubstr("predicted")), HasSubstr("leave --prompt-block out"),
+                             HasSubstr("[--prompt-block] blocks of a prompt have to divide the model's window of 8"),
+                             HasSubstr("one of 1, 2, 4, 8"), HasSubstr("found:    3"))));
+  EXPECT_THAT(generate("--prompt a --prompt-block 0"), Fails(2, HasSubstr("expected a number from 1, found 0")));
+  EXPECT_THAT(generate("--prompt a --prompt-block 2 --whole-windows"),
+              Fails(2, HasSubstr("--whole-windows excludes --prompt-block")));
   EXPECT_THAT(generate("--prompt a --around-text"), Fails(2, HasSubstr("leave --around-text out")));
   EXPECT_THAT(generate("--prompt a --end-of-text abc"),
               Fails(2, AllOf(HasSubstr("the model's tokens are bytes"), HasSubstr("found:    \"abc\""))));
@@ -158,6 +206,11 @@ TEST_F(Generate, CheckpointsAndModelsThatDoNotFit) {
               Fails(3, AllOf(HasSubstr("tensor table has another type"), HasSubstr("f32[256,15]"),
                              HasSubstr("load it with the model"))));
   EXPECT_THAT(place->run("generate model.cpp none.st --prompt a"), Fails(3, HasSubstr("none.st")));
+  EXPECT_THAT(place->run("generate model.cpp text.txt --prompt a"),
+              Fails(3, AllOf(HasSubstr("text.txt: error: [checkpoint] the file is cut short or no safetensors file"),
+                             HasSubstr("expected: the length of a header"),
+                             HasSubstr("found:    3000 bytes that begin with \"abcdefga\""),
+                             HasSubstr("to mend:  name a checkpoint that is whole"))));
   place->write("silent.cpp", everywhere(text_model, "output(\"logits\", logits);", ""));
   EXPECT_THAT(place->run("generate silent.cpp a.st --prompt a"),
               Fails(3, AllOf(HasSubstr("silent.cpp: error: [generate] the model does not say what its logits"),
@@ -199,7 +252,9 @@ TEST_F(Generate, ModelsOfTokensNeedTheirTokenizer) {
   EXPECT_THAT(generate("--prompt a"),
               Fails(2, AllOf(HasSubstr("not said which text they stand for"),
                              HasSubstr("a vocabulary of 300 and no tokenizer"), HasSubstr("--tokenizer bytes"))));
-  EXPECT_EQ(generate("--prompt a -t bytes --tokens 2").code, 0);
+  EXPECT_THAT(generate("--prompt a").err, HasSubstr("the checkpoint's tokens are those of t.json, byte-level BPE"));
+  EXPECT_THAT(generate("--prompt a -t bytes --tokens 2"), Fails(3, HasSubstr("bytes of text (fingerprint ")));
+  EXPECT_EQ(generate("--prompt a -t bytes --tokens 2 --other-tokenizer").code, 0);
   EXPECT_THAT(
       generate("--prompt a -t large.json"),
       Fails(3, AllOf(HasSubstr("large.json: error: [--tokenizer] the tokenizer has tokens that the model cannot"),

@@ -151,5 +151,12 @@ TEST_F(HardClusters, TheSameInputGivesTheSameBytes) {
   EXPECT_EQ(place.read("third.json"), first);
 }
 
+TEST_F(HardClusters, StagesBesideMicroBatchesAreToldWhatToDo) {
+  EXPECT_THAT(place.run("plan model.cpp --cluster c.toml --accumulate 2 --stages 2"),
+              Fails(4, AllOf(HasSubstr("[stages] 2 stages compute at the same time in different turns of one batch"),
+                             HasSubstr("found:    micro-batches of 12 samples (--accumulate)"),
+                             HasSubstr("leave --accumulate out"), HasSubstr("(--batch 24)"))));
+}
+
 }  // namespace
 }  // namespace hetsynth::testing

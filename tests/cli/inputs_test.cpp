@@ -4,7 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/cli/command.h"
 
@@ -86,8 +89,8 @@ TEST_F(InputsCommand, GoOnWithTheSameSamplesOfAnotherFormat) {
   EXPECT_THAT(place.run("checkpoint rest.st").out, AllOf(HasSubstr("96 seen"), HasSubstr("37 samples")));
 }
 
-TEST_F(InputsCommand, TrainInThreeProcessesAsInOne) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun here";
+/// Three devices of different speeds.
+std::string three_devices() {
   std::string cluster =
       "name = \"slow\"\nbetween = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n[[host]]\n"
       "inside = { bandwidth = \"5 GB/s\", latency = \"0.02 us\" }\n";
@@ -95,12 +98,83 @@ TEST_F(InputsCommand, TrainInThreeProcessesAsInOne) {
     cluster += "[[host.device]]\nname = \"d" + std::string(speed).substr(4) +
                "\"\nkind = \"cpu\"\nmemory = \"1 GiB\"\ndeclared = { matmul = \"" + speed +
                " GFLOP/s\", memory_bandwidth = \"0.002 GB/s\" }\n";
-  place.write("c.toml", cluster);
+  return cluster;
+}
+
+TEST_F(InputsCommand, TrainInThreeProcessesAsInOne) {
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun here";
+  place.write("c.toml", three_devices());
   const Outcome one = run("--data train.jsonl --steps 8 --checkpoint one.st");
   ASSERT_EQ(one.code, 0) << one.err;
   const Outcome three = run("--data train.jsonl --steps 8 --checkpoint three.st", mpirun(3));
   ASSERT_EQ(three.code, 0) << three.err;
   EXPECT_EQ(place.read("three.st"), place.read("one.st"));
+}
+
+/// Parts that end within a batch, and one without samples, train to the bits of the joined file: on one device, and on
+/// three of different speeds. A run on the file goes on with the parts.
+TEST_F(InputsCommand, TrainOnPartsAsOnTheWhole) {
+  std::filesystem::create_directory(place.folder() / "parts");
+  const std::string lines = place.read("train.jsonl");
+  size_t begin = 0;
+  for (int part = 0; part < 4; ++part) {
+    size_t end = begin;
+    for (int line = 0; line < std::vector{5, 0, 21, 11}[size_t(part)]; ++line) end = lines.find('\n', end) + 1;
+    place.write("parts/train-0000" + std::to_string(part) + "-of-00004.jsonl", lines.substr(begin, end - begin));
+    begin = end;
+  }
+  ASSERT_EQ(begin, lines.size());
+  const auto parameters = [&](const std::string& file) {  // what a checkpoint holds behind its header
+    const std::string bytes = place.read(file);
+    return bytes.substr(bytes.find_first_not_of(' ', bytes.find("}}") + 2));
+  };
+  const std::string one_device =
+      "name = \"one\"\n[[host]]\n[[host.device]]\nname = \"d\"\nkind = \"cpu\"\nmemory = \"1 GiB\"\n"
+      "declared = { matmul = \"1 GFLOP/s\", memory_bandwidth = \"1 GB/s\" }\n";
+  for (const std::string& cluster : {one_device, three_devices()}) {
+    place.write("c.toml", cluster);
+    const Outcome whole = run("--data train.jsonl --steps 12 --checkpoint whole.st");
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    for (const std::string data : {"parts", "'parts/train-*'"}) {
+      const Outcome parts = run("--data " + data + " --steps 12 --checkpoint parts.st");
+      ASSERT_EQ(parts.code, 0) << parts.err;
+      EXPECT_THAT(parts.out, HasSubstr("4 files, 37 samples"));
+      EXPECT_EQ(loss_of_step(parts.out, "11/11"), loss_of_step(whole.out, "11/11"));
+      EXPECT_TRUE(parameters("parts.st") == parameters("whole.st")) << data;
+    }
+    ASSERT_EQ(run("--data train.jsonl --steps 5 --checkpoint half.st").code, 0);
+    const Outcome rest = run("--data parts --steps 7 --resume half.st --checkpoint rest.st");
+    ASSERT_EQ(rest.code, 0) << rest.err;
+    EXPECT_TRUE(parameters("rest.st") == parameters("whole.st"));
+  }
+  std::filesystem::remove(place.folder() / "parts/train-00002-of-00004.jsonl");
+  EXPECT_THAT(run("--data parts --steps 1"), Fails(3, HasSubstr("without \"train-00002-of-00004.jsonl\"")));
+}
+
+/// The norm of gradients that is asked for stands on the progress line and in the log, on any devices the same, and
+/// changes no loss. A plan brings it along.
+TEST_F(InputsCommand, TellTheNormOfGradients) {
+  const Outcome silent = run("--data train.jsonl --steps 6");
+  EXPECT_THAT(silent.out, Not(HasSubstr("gradient_norm")));
+  std::vector<double> norms;
+  const std::string two_devices = place.read("c.toml");
+  for (const std::string& cluster : {two_devices, three_devices()}) {
+    place.write("c.toml", cluster);
+    const Outcome told = run("--data train.jsonl --steps 6 --gradient-norm --log-json log.json");
+    ASSERT_EQ(told.code, 0) << told.err;
+    EXPECT_EQ(loss_of_step(told.out, "5/5"), loss_of_step(silent.out, "5/5"));
+    EXPECT_THAT(told.out, HasSubstr("gradient_norm "));
+    std::istringstream lines(place.read("log.json"));
+    for (std::string line; std::getline(lines, line);)
+      norms.push_back(nlohmann::json::parse(line)["metrics"]["gradient_norm"]);
+    std::filesystem::remove(place.folder() / "log.json");
+  }
+  ASSERT_EQ(norms.size(), 12u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(norms[i], norms[i + 6], 1e-5 * norms[i]) << "step " << i;
+  EXPECT_GT(norms[0], 0);
+  ASSERT_EQ(place.run("plan tagger.cpp --cluster c.toml --gradient-norm -o plan.json").code, 0);
+  EXPECT_THAT(run("--data train.jsonl --steps 2 --plan plan.json").out, HasSubstr("gradient_norm "));
+  EXPECT_THAT(run("--steps 1 --set gradient_norm=2"), Fails(2, HasSubstr("this setting has one value")));
 }
 
 TEST_F(InputsCommand, AreValidatedAndEvaluated) {

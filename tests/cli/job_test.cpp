@@ -57,6 +57,7 @@ TEST_F(Job, OfTheWrongFormIsRefusedWithItsLine) {
   EXPECT_THAT(run("steps = 3\n"), Fails(3, AllOf(HasSubstr("does not say what to train"), HasSubstr("model = "))));
   EXPECT_THAT(run("model = \"model.cpp\"\nsteos = 3\n"),
               Fails(3, AllOf(HasSubstr("job.toml:2"), HasSubstr("no such option of run"), HasSubstr("steps"))));
+  EXPECT_THAT(run("model = \"model.cpp\"\nsteos = 3\nclutser = \"c.toml\"\n"), Fails(3, HasSubstr("job.toml:2")));
   EXPECT_THAT(run("model = \"model.cpp\"\nunverified = 1\n"), Fails(3, HasSubstr("unverified takes no value")));
   EXPECT_THAT(run("model = \"model.cpp\"\nsteps = 2026-11-28\n"), Fails(3, HasSubstr("a text or a number")));
   EXPECT_THAT(run("model = \"model.cpp\"\nsteps = -3\n"), Fails(2, HasSubstr("expected a number from 0, found -3")));

@@ -61,6 +61,54 @@ TEST(Tokenize, ATokenizerThatDoesNotFitTheFileIsToldOf) {
                              HasSubstr("expected: 0 to 255"), HasSubstr("at byte "))));
 }
 
+/// Training, going on, validating, evaluating and generating with tokens of one tokenizer, under whatever name, and not
+/// with those of another.
+TEST(Tokenize, TokensOfAnotherTokenizerAreRefused) {
+  Workplace place;
+  with_texts(place);
+  place.write("other.txt", "another text\nanother text, with other words: other words\n");
+  expect_success(place.run("tokenize texts --train-bpe 280 -o one.json"));
+  expect_success(place.run("tokenize other.txt --train-bpe 270 -o two.json"));
+  place.write("again.json", place.read("one.json"));
+  for (const std::string file : {"one.npy -t one.json", "again.bin -t again.json", "two.npy -t two.json"})
+    expect_success(place.run("tokenize texts -o " + file));
+  const std::string model =
+      std::string(HETSYNTH_SOURCE_DIR) + "/examples/gpt2.cpp --set size=tiny --set vocabulary=300 --cluster c.toml ";
+  const std::string run = "run " + model + "--sample 0 --steps 1 ", resume = run + "--resume c.st --new-data ";
+  expect_success(place.run(run + "--data one.npy --valid again.bin --checkpoint c.st"));
+  const Outcome shown = place.run("checkpoint c.st");
+  EXPECT_THAT(shown.out, HasSubstr("  tokenizer  one.json, byte-level BPE of 280 tokens (fingerprint "));
+  EXPECT_THAT(place.run("checkpoint c.st --json").out, HasSubstr("\"tokenizer_fingerprint\": \""));
+  const auto refused = [](const std::string& message) {
+    return Fails(3,
+                 AllOf(HasSubstr("error: [tokenizer] " + message), HasSubstr("expected: one.json, byte-level BPE of"),
+                       HasSubstr("found:    two.json, byte-level BPE of"), HasSubstr("--other-tokenizer")));
+  };
+  const std::string of_checkpoint = "the checkpoint was trained on tokens of another tokenizer than ";
+  expect_success(place.run(resume + "--data again.bin --checkpoint again.st"));
+  EXPECT_THAT(place.run(resume + "--data two.npy"), refused(of_checkpoint + "the data"));
+  expect_success(place.run(resume + "--data two.npy --other-tokenizer --checkpoint two.st"));
+  EXPECT_THAT(place.run("checkpoint two.st").out, HasSubstr("  tokenizer  two.json"));
+  const std::string start = run + "--init-from c.st ";
+  expect_success(place.run(start + "--data again.bin"));
+  EXPECT_THAT(place.run(start + "--data two.npy"), refused(of_checkpoint + "the data"));
+  expect_success(place.run(start + "--data two.npy --other-tokenizer"));
+  EXPECT_THAT(place.run(run + "--data one.npy --valid two.npy"),
+              refused("the data of --valid are tokens of another tokenizer than those of --data"));
+  expect_success(place.run(run + "--data one.npy --valid two.npy --other-tokenizer"));
+  const std::string evaluate = "evaluate " + model + "c.st --data ";
+  expect_success(place.run(evaluate + "again.bin"));
+  EXPECT_THAT(place.run(evaluate + "two.npy"), refused(of_checkpoint + "the data"));
+  expect_success(place.run(evaluate + "two.npy --other-tokenizer"));
+  const std::string generate = "generate " + model + "c.st --prompt the --tokens 2 -t ";
+  expect_success(place.run(generate + "again.json"));
+  EXPECT_THAT(place.run(generate + "two.json"), refused(of_checkpoint + "two.json"));
+  EXPECT_THAT(place.run(generate + "bytes"), Fails(3, HasSubstr(of_checkpoint + "the prompt, whose bytes are tokens")));
+  expect_success(place.run(generate + "two.json --other-tokenizer"));
+  EXPECT_THAT(place.run("tokenize --decode one.npy -t two.json").err,
+              HasSubstr("warning: one.npy was made by another tokenizer, one.json"));
+}
+
 TEST(Tokenize, BadUse) {
   Workplace place;
   with_texts(place);

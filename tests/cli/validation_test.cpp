@@ -135,7 +135,10 @@ TEST_F(ValidationCommand, RefusesWhatCannotBeMeasuredBeforePlanning) {
     EXPECT_THAT(out.out, Not(HasSubstr("plan for"))) << options;
   };
   place.write("short.txt", "short text");
-  refused("--valid absent.txt", 3, HasSubstr("absent.txt"));
+  refused("--valid absent.txt", 3, AllOf(HasSubstr("absent.txt"), HasSubstr("name existing data with --valid")));
+  place.write("empty.txt", "");
+  refused("--valid empty.txt", 3,
+          AllOf(HasSubstr("empty.txt: error: [data] the file is empty"), HasSubstr("with --valid")));
   refused("--valid short.txt", 3, AllOf(HasSubstr("less samples than one batch"), HasSubstr("8 samples at least")));
   refused("--keep all", 2, HasSubstr("last, best, or how many of the last"));
   refused("--keep best", 2, HasSubstr("--keep needs --checkpoint"));

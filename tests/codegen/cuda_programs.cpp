@@ -23,7 +23,8 @@ SampleProgram all_samples() {
       operation.name = fmt::format("{}_{}", info.name, s);
       for (size_t j = 0; j < sample.inputs.size(); ++j) {
         Node leaf;
-        leaf.kind = NodeKind::input;
+        // Of any shape and any value: what a user's input may not be, such as infinite or without samples.
+        leaf.kind = NodeKind::state;
         leaf.type = sample.inputs[j];
         leaf.name = fmt::format("{}_{}", operation.name, char('a' + j));
         operation.inputs.push_back(append(leaf));

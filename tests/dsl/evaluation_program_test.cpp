@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "dsl/ir/interpreter.h"
 #include "dsl/ir/trace.h"
@@ -136,6 +137,14 @@ TEST(Evaluation, RefusesWhatMeansNothingWithoutTraining) {
                 program_of([] { dropped(0); }, {{"evaluation", "1"}, {"turns", "3"}});
               }),
               ::testing::AllOf(HasSubstr("no gradients to add up over turns"), HasSubstr("found:    3 turns")));
+  for (const auto& [setting, value, option] :
+       {std::tuple("gradient_norm", "1", "--gradient-norm"), std::tuple("freeze", "h0", "--freeze")})
+    EXPECT_THAT(error_of([&] {
+                  program_of([] { dropped(0); }, {{"evaluation", "1"}, {setting, value}});
+                }),
+                ::testing::AllOf(HasSubstr("[evaluation] an evaluation trains nothing, and has no gradients"),
+                                 HasSubstr(std::string("found:    ") + setting + "=" + value),
+                                 HasSubstr(std::string("leave ") + option + " out")));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "dsl/ir/interpreter.h"
 #include "hetsynth/hetsynth.h"
@@ -70,25 +71,28 @@ void gpt(int64_t batch = 1) {
       batch);
 }
 
-/// Values by the leaves' names, the same for all programs of a model.
-Array value_of(const Node& leaf, const std::vector<int>& window, int64_t position) {
+/// Values by the leaves' names, the same for all programs of a model. `position`: of a program that reads a block, the
+/// block's number.
+Array value_of(const Node& leaf, const std::vector<int>& window, int64_t position, int64_t block = 1) {
   Array array(leaf.type.shape);
   if (leaf.kind == NodeKind::input && leaf.type.shape.empty()) {
     array.values[0] = double(position);
   } else if (leaf.kind == NodeKind::input) {
-    const bool one = leaf.type.shape[1] == 1;
-    for (size_t i = 0; i < array.values.size(); ++i)
-      array.values[i] = one ? (i == 0 ? window[size_t(position)] : 3) : i < window.size() ? window[i] : int(i % 5);
+    const bool part = leaf.type.shape[1] == block;
+    for (size_t i = 0; i < array.values.size(); ++i) {
+      const size_t at = part ? size_t(position * block) + i : i;
+      array.values[i] = at < window.size() && (!part || i < size_t(block)) ? window[at] : int(i % 5);
+    }
   } else {
     for (size_t i = 0; i < array.values.size(); ++i) array.values[i] = initial_value(leaf, 5, int64_t(i));
   }
   return array;
 }
 
-Bindings leaves_of(const Program& program, const std::vector<int>& window, int64_t position) {
+Bindings leaves_of(const Program& program, const std::vector<int>& window, int64_t position, int64_t block = 1) {
   Bindings out;
   for (const Node& node : program.nodes)
-    if (node.leaf()) out[node.id] = value_of(node, window, position);
+    if (node.leaf()) out[node.id] = value_of(node, window, position, block);
   return out;
 }
 
@@ -108,18 +112,31 @@ Row logits_of_window(const GenerationProgram& g, const std::vector<int>& window,
   return first_row(interpret(g.program, leaves_of(g.program, window, position), {})[size_t(g.logits)]);
 }
 
-/// Runs the program for every position in turn. Its states hold `rubbish` before the first one.
-std::vector<Row> logits_by_token(const GenerationProgram& g, const std::vector<int>& window, double rubbish) {
+/// What programs remember, by the states' names.
+using Memory = std::map<std::string, Array>;
+
+Memory filled_with(const GenerationProgram& g, double value) {
+  Memory out;
+  for (const NodeId state : g.remembered) out.emplace(g.program[state].name, Array(g.program[state].type.shape, value));
+  return out;
+}
+
+/// Runs the program at one position, or of one block.
+std::vector<Array> run_at(const GenerationProgram& g, const std::vector<int>& window, int64_t number, Memory& memory) {
+  Bindings leaves = leaves_of(g.program, window, number, g.block);
+  for (const NodeId state : g.remembered) leaves[state] = memory.at(g.program[state].name);
+  std::vector<Array> values = interpret(g.program, leaves, {});
+  for (const Update& update : g.program.updates)
+    memory.insert_or_assign(g.program[update.target].name, values[size_t(update.value)]);
+  return values;
+}
+
+/// Runs the program for every position from `begin` on in turn.
+std::vector<Row> logits_by_token(const GenerationProgram& g, const std::vector<int>& window, int64_t begin,
+                                 Memory memory) {
   std::vector<Row> out;
-  Bindings states;
-  for (size_t at = 0; at < window.size(); ++at) {
-    Bindings leaves = leaves_of(g.program, window, int64_t(at));
-    for (const NodeId state : g.remembered)
-      leaves[state] = at == 0 ? Array(g.program[state].type.shape, rubbish) : states.at(state);
-    const std::vector<Array> values = interpret(g.program, leaves, {});
-    out.push_back(first_row(values[size_t(g.logits)]));
-    for (const Update& update : g.program.updates) states[update.target] = values[size_t(update.value)];
-  }
+  for (int64_t at = begin; at < int64_t(window.size()); ++at)
+    out.push_back(first_row(run_at(g, window, at, memory)[size_t(g.logits)]));
   return out;
 }
 
@@ -139,7 +156,8 @@ void expect_same_logits(const std::function<void()>& builder, size_t remembered)
   EXPECT_EQ(found.program->remembered.size(), remembered);
   EXPECT_FALSE(found.program->reads_window);
   EXPECT_TRUE(window.remembered.empty());
-  const std::vector<Row> one_by_one = logits_by_token(*found.program, text_tokens, 0.7);
+  // The states hold rubbish before the first position.
+  const std::vector<Row> one_by_one = logits_by_token(*found.program, text_tokens, 0, filled_with(*found.program, 0.7));
   for (size_t at = 0; at < text_tokens.size(); ++at) {
     const std::vector<int> seen(text_tokens.begin(), text_tokens.begin() + int64_t(at) + 1);
     const Row expected = logits_of_forward(forward, seen, int64_t(at));
@@ -149,8 +167,58 @@ void expect_same_logits(const std::function<void()>& builder, size_t remembered)
   }
 }
 
+/// A text is read in blocks up to any position, behind which the last block has other tokens, and token by token from
+/// there on.
+void expect_same_logits_after_blocks(const std::function<void()>& builder) {
+  const Program forward = forward_of(builder);
+  const RememberingProgram by_token = remembering_program(forward);
+  ASSERT_TRUE(by_token.program) << by_token.reason;
+  for (const int64_t block : {int64_t{2}, int64_t{3}, length}) {
+    const GenerationProgram blocks = filling_program(forward, block);
+    EXPECT_EQ(blocks.block, block);
+    EXPECT_EQ(blocks.program[blocks.tokens].type.shape[1], block);
+    EXPECT_TRUE(blocks.program.outputs.empty());
+    for (int64_t read = 1; read < length; ++read) {
+      const std::vector<int> text(text_tokens.begin(), text_tokens.begin() + read);
+      Memory memory = filled_with(*by_token.program, 0.7);
+      ASSERT_EQ(filled_with(blocks, 0.7).size(), memory.size());
+      for (int64_t number = 0; number * block < read; ++number) run_at(blocks, text, number, memory);
+      const std::vector<Row> rest = logits_by_token(*by_token.program, text_tokens, read, memory);
+      for (int64_t at = read; at < length; ++at)
+        EXPECT_LT(difference(rest[size_t(at - read)], logits_of_forward(forward, text_tokens, at)), 1e-12)
+            << block << " " << read << " " << at;
+    }
+  }
+}
+
 TEST(Generation, RemembersKeysAndValues) {
   expect_same_logits([] { gpt(); }, 4);
+}
+
+TEST(Generation, BlocksOfTokensAreRememberedAlike) {
+  expect_same_logits_after_blocks([] { gpt(); });
+  expect_same_logits_after_blocks([] { gpt(3); });
+  expect_same_logits_after_blocks([] {
+    mixed_precision("bf16");
+    gpt();
+  });
+  // Rotary angles go by the position, as does ALiBi; keys that several heads share.
+  expect_same_logits_after_blocks([] {
+    decoder([](Tensor x) {
+      Tensor rows = to_float(positions({length, length}, 0)), columns = to_float(positions({length, length}, 1));
+      x = mixed("h0", x, {.turned = true, .key_heads = 2});
+      x = mixed("h1", x, {.bias = (columns - rows) * 0.3});
+      return mixed("h2", x, {.turned = true, .bias = weight("bias", {heads, length, length})});
+    });
+  });
+}
+
+TEST(Generation, ABlockDividesTheWindow) {
+  EXPECT_EQ(filling_block(256), 64);
+  EXPECT_EQ(filling_block(48), 48);
+  EXPECT_EQ(filling_block(150), 50);
+  EXPECT_EQ(filling_block(1), 1);
+  EXPECT_EQ(filling_block(131), 1);  // a prime beyond the largest block
 }
 
 TEST(Generation, OfABatchTheFirstSample) {

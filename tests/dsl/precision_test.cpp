@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -9,6 +10,7 @@
 #include "dsl/ir/trace.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
+#include "tests/support/error_of.h"
 #include "tests/support/fresh_parameter.h"
 
 namespace hetsynth {
@@ -246,6 +248,98 @@ TEST(DynamicLossScaling, RefusesImpossibleSettings) {
   expect_error([] { mixed_precision("fp16", DynamicLossScale{.initial = 1e-50}); }, "initial is out of range",
                "2^-126 to 2^126");
   expect_error([] { mixed_precision("fp16", 1e-46); }, "loss_scale is out of range", "2^-126 to 1e30");
+}
+
+using Settings = std::map<std::string, std::string>;
+
+/// A model that knows nothing of precisions, under settings.
+Program set_from_outside(const Settings& settings, const std::string& own = "") {
+  Trace trace("model.cpp", settings);
+  if (settings.contains("micro_batches")) trace.micro_batches = std::stoi(settings.at("micro_batches"));
+  run_builder(trace, [&] {
+    if (!own.empty()) mixed_precision(own);
+    Tensor a = parameter("a", {5, 4}, constant_init(0.3)), b = parameter("b", {4, 3}, constant_init(0.7));
+    Tensor y = matmul(tanh(matmul(full({6, 5}, 0.4) * parameter("x", {5}, ones()), a)), b);
+    minimize(mean(y * y), SGD{.learning_rate = 0.5});
+  });
+  return differentiate(trace);
+}
+
+int casts_to(const Program& program, DType type) {
+  return int(
+      std::ranges::count_if(program.nodes, [&](const Node& n) { return n.tag() == "cast" && n.type.dtype == type; }));
+}
+
+TEST(MixedPrecision, IsSetFromOutsideOfAnyModel) {
+  EXPECT_EQ(hash_text(set_from_outside({{"precision", "bf16"}})), hash_text(set_from_outside({}, "bf16")));
+  EXPECT_EQ(hash_text(set_from_outside({{"precision", "f32"}})), hash_text(set_from_outside({})));
+  const Program half = set_from_outside({{"precision", "fp16"}});
+  EXPECT_EQ(casts_to(half, DType::fp16), casts_to(set_from_outside({}, "fp16"), DType::fp16));
+  EXPECT_GT(casts_to(half, DType::fp16), 0);
+  EXPECT_THAT(half.options, ::testing::Contains(::testing::Field(&OptionValue::name, "precision")));
+  // fp16 has a scale that follows the gradients, which changes nothing but that.
+  const auto after = steps_of(half, 1)[0], plain = steps_of(set_from_outside({}, "fp16"), 1)[0];
+  EXPECT_EQ(after.at("loss_scale"), 65536);
+  EXPECT_EQ(after.at("loss_scale.good_steps"), 1);
+  for (const char* name : {"a", "b"})
+    EXPECT_NEAR(after.at(name), plain.at(name), 1e-3) << "small gradients are rounded";
+  const Program twice = set_from_outside({{"precision", "fp16"}, {"micro_batches", "2"}});
+  EXPECT_EQ(std::ranges::count_if(twice.nodes, [](const Node& n) { return n.name == "loss_scale"; }), 1);
+  EXPECT_EQ(casts_to(twice, DType::fp16), casts_to(set_from_outside({{"micro_batches", "2"}}, "fp16"), DType::fp16));
+}
+
+TEST(MixedPrecision, SetFromOutsideIsTheModelsOwnOptionWhereItHasOne) {
+  std::string asked;
+  const Program program = [&] {
+    Trace trace("model.cpp", Settings{{"precision", "fp16"}});
+    run_builder(trace, [&] {
+      asked = option("precision", "f32", "of products");
+      Tensor w = parameter("w", {3, 3}, ones());
+      minimize(sum(matmul(w, w)), SGD{});
+    });
+    return differentiate(trace);
+  }();
+  EXPECT_EQ(asked, "fp16");
+  EXPECT_EQ(casts_to(program, DType::fp16), 0) << "the model does with it what it likes";
+  EXPECT_EQ(program.options.size(), 1u);
+  // A model that decides for itself, and a value that is no type, are told as any option that a model has not.
+  for (const auto& [value, own] : {std::pair("fp16", "bf16"), {"int8", ""}, {"", ""}})
+    EXPECT_THAT(error_of([&] {
+                  set_from_outside({{"precision", value}}, own);
+                }),
+                ::testing::HasSubstr("the model has no option named precision"))
+        << value;
+}
+
+/// Some products would have one type and some another.
+TEST(MixedPrecision, AModelAsksForItsPrecisionBeforeTheFirstProduct) {
+  const auto asking_late = [](bool sets) {
+    return error_of([&] {
+      Trace trace("model.cpp", Settings{{"precision", "fp16"}});
+      run_builder(trace, [&] {
+        Tensor w = parameter("w", {3, 3}, ones());
+        Tensor y = matmul(w, w);
+        sets ? mixed_precision("bf16") : void(option("precision", "f32", "of products"));
+        minimize(sum(y), SGD{});
+      });
+    });
+  };
+  for (const bool sets : {false, true})
+    EXPECT_THAT(
+        asking_late(sets),
+        ::testing::AllOf(::testing::HasSubstr("products were computed in fp16 when the model asks for its precision"),
+                         ::testing::HasSubstr("before the first product"),
+                         ::testing::HasSubstr("ask for it first in model()")));
+  EXPECT_EQ(error_of([] {
+              Trace trace("model.cpp", Settings{{"precision", "fp16"}});
+              run_builder(trace, [] {
+                Tensor own = cast(parameter("w", {3, 3}, ones()), fp16);
+                option("precision", "f32", "of products");
+                minimize(sum(cast(own, f32)), SGD{});
+              });
+            }),
+            "no error")
+      << "what the model casts itself is its own affair";
 }
 
 TEST(MixedPrecision, IsSetOnceAndFirst) {

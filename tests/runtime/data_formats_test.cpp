@@ -137,7 +137,8 @@ TEST(LlmcData, TokensOfAllFilesAreWindowsInOrder) {
   EXPECT_EQ(stored(program, folder.path(), 0, 2), (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(stored(program, folder.path(), 1, 2), (std::vector<double>{1, 2, 3, 4, 5, 6, 7, 65535}));
   folder.write("2.bin", llmc_file(20240801, 7, 1, {128255}, 4));
-  EXPECT_THAT(error_of_reading(program, folder.path()), HasSubstr("different tokenizers"));
+  EXPECT_THAT(error_of_reading(program, folder.path()),
+              AllOf(HasSubstr("2.bin"), HasSubstr("differ in the kind of tokens"), HasSubstr("Llama 3")));
 }
 
 TEST(LlmcData, SaysWhatIsWrongWithFiles) {
@@ -233,6 +234,10 @@ TEST(NpyData, SaysWhatIsWrongWithFiles) {
     return error_of_reading(program, folder.path());
   };
   EXPECT_EQ(error(good), "no error");
+  EXPECT_EQ(error(npy_file(npy_dictionary("<f4", "(2, 2)") + "  # any comment {'shape'", floats({1, 2, 3, 4}))),
+            "no error");
+  EXPECT_THAT(error(npy_file(npy_dictionary("<f4", "(2, 2)") + "# one\nmore", floats({1, 2, 3, 4}))),
+              HasSubstr("the end of the header"));
   EXPECT_THAT(error("PK\x03\x04zip file"), AllOf(HasSubstr("x.npy"), HasSubstr("this is no npy file"),
                                                  HasSubstr("50 4b 03 04"), HasSubstr("at byte 0")));
   EXPECT_THAT(error(npy_file(npy_dictionary("<f4", "(2, 2)"), floats({1, 2, 3, 4}), 4)), HasSubstr("4 at byte 6"));

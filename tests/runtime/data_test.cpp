@@ -10,7 +10,7 @@
 #include "dsl/base/error.h"
 #include "runtime/data/batch_source.h"
 #include "runtime/data/sample_order.h"
-#include "runtime/data/text_corpus.h"
+#include "runtime/data_files/text_corpus.h"
 #include "runtime/rank/host_tensor.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"

@@ -50,6 +50,12 @@ TEST(InputCheck, RefusesNegativeIndicesAndNumbersThatAreNotFinite) {
   EXPECT_THAT(check<float>(input_of(DType::f32, 0), {INFINITY, 0, 0, 0, 0, 0}), HasSubstr("finite numbers"));
 }
 
+TEST(InputCheck, AnInputWithoutSamplesIsAnInternalFault) {
+  const Node scalar = fake_leaf(0, NodeKind::input, "x", {}, {});
+  const float value = INFINITY;
+  EXPECT_THROW(check_input_values(scalar, {}, std::as_bytes(std::span(&value, 1)), 7, 7, "rank 1"), InternalError);
+}
+
 TEST(InputCheck, AcceptsWhatTheInputDeclares) {
   EXPECT_EQ(check<int32_t>(input_of(DType::i32, 10), {0, 9, 1, 2, 3, 4}), "no error");
   EXPECT_EQ(check<int32_t>(input_of(DType::i32, 0), {-5, 90, 1, 2, 3, 4}), "no error") << "no index";

@@ -224,6 +224,24 @@ TEST_F(Merge, WrongNamesOfBothFactorsAreToldFromLayersWithoutAdapters) {
                                        HasSubstr("to mend:  mend the name")));
 }
 
+/// Whatever the names of the weights, and whichever check finds it.
+TEST_F(Merge, OfSeveralWrongLinesTheFirstIsTold) {
+  const auto rule = [](const std::string& weight, const std::string& left, const std::string& product) {
+    return "\"" + weight + "\" = { left = \"" + left + "\", right = \"b\", product = \"" + product +
+           "\", scale = 1 }\n";
+  };
+  const std::string good = "c r, r d -> c d";
+  write({{"w", {2, 3}}, {"v", {2, 3}}, {"a", {2, 1}}, {"b", {1, 3}}});
+  EXPECT_THAT(error_with("[merge]\n" + rule("w", "a", "c r") + rule("v", "a", "c r")),
+              AllOf(HasSubstr("rules.toml:2"), HasSubstr("no comma")));
+  EXPECT_THAT(error_with("[merge]\n" + rule("x", "a", good) + rule("v", "a", "c r, r d -> d c")),
+              AllOf(HasSubstr("rules.toml:2"), HasSubstr("no tensor of the checkpoint is called \"x\"")));
+  EXPECT_THAT(error_with("[merge]\n" + rule("w", "missing", good) + rule("v", "a", "c r, r d -> d c")),
+              AllOf(HasSubstr("rules.toml:2"), HasSubstr("lacks a tensor that is added to w")));
+  EXPECT_THAT(error_with("[tensors]\nu = \"u\"\n[merge]\n" + rule("w", "a", good) + rule("v", "a", good)),
+              AllOf(HasSubstr("rules.toml:4"), HasSubstr("w has something added, and is not exported")));
+}
+
 TEST_F(Merge, SumsBeyondFloat32AreRefused) {
   write(two_layers_);
   const MergeRules given = rules(replaced(one_rule, "\"scale\"", "1e40"));

@@ -187,6 +187,11 @@ TEST(NamedData, SaysWhichValueAnInputDoesNotTake) {
   EXPECT_THAT(said(1, 3), AllOf(HasSubstr("0 to 2, or -100"), HasSubstr("3 at byte 128")));
   EXPECT_THAT(said(1, -1), HasSubstr("-1 at byte 128"));
   EXPECT_THAT(said(NAN, 0), HasSubstr("nan at byte 128"));
+  // Labels of -100 come as they are where the input says what they are.
+  EXPECT_THAT(said_of(inputs_of([] { input("label", {1}, i32, {.classes = 3}); }),
+                      {{"label.npy", npy("<i4", "(1,)", number(static_cast<uint32_t>(-100), 4))}}),
+              AllOf(HasSubstr("0 to 2"), HasSubstr("-100 at byte 128"), HasSubstr(".ignored = -100"),
+                    HasSubstr(".ignored_label = -100")));
 }
 
 TEST(NamedData, ArchivesThatAreDamagedAreRefused) {

@@ -112,6 +112,16 @@ TEST(Sample, WindowsBegin) {
   EXPECT_EQ(window_begin(4, 6, 1), 5);
 }
 
+TEST(Sample, CountsTheTokensThatAreReadBeforeOneIsDrawn) {
+  EXPECT_EQ(tokens_read_ahead(5, 1, 8), 4);    // all of the prompt but the last, after which one is drawn
+  EXPECT_EQ(tokens_read_ahead(11, 1, 8), 7);   // of a long one the last 8
+  EXPECT_EQ(tokens_read_ahead(5, 4, 8), 4);    // fills the window
+  EXPECT_EQ(tokens_read_ahead(5, 5, 8), 7);    // and goes on with its last 4, of which 3 are read again
+  EXPECT_EQ(tokens_read_ahead(5, 9, 8), 7);    // until the window is full again
+  EXPECT_EQ(tokens_read_ahead(5, 10, 8), 10);  // and so on
+  EXPECT_EQ(tokens_read_ahead(3, 9, 1), 0);
+}
+
 TEST(Sample, SameSeedDrawsTheSameText) {
   const GenerationProgram program = hand_written(Reads::window);
   const auto executor = successor_model(program);

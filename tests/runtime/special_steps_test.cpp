@@ -11,6 +11,7 @@
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "runtime/launch.h"
+#include "runtime/training/checkpoint.h"
 #include "runtime/training/train.h"
 #include "synth/planner/synthesize.h"
 #include "tests/runtime/plans.h"
@@ -111,6 +112,32 @@ TEST(DynamicLossScaling, IsTold) {
   EXPECT_GT(skipped, 0);
   EXPECT_LT(skipped, steps);
   EXPECT_EQ(run.scalar("loss_scale.good_steps"), double(steps - 1 - last));
+}
+
+/// Without anybody who explains it, the error tells the step. Parameters are as good as before, and are kept.
+TEST(DynamicLossScaling, GradientsThatOverflowWhateverTheScaleEndTheRun) {
+  const Program program = traced([] {
+    mixed_precision("bf16", DynamicLossScale{});
+    auto [x, labels] = synthetic_batch(12, 6, 3);
+    Tensor still = parameter("still", {2}, zeros());
+    minimize(cross_entropy(matmul(x, parameter("w", {6, 3}, normal(0.05))), labels) + sum(sqrt(still * still)), SGD{});
+  });
+  const Cluster two = cpu_cluster({1, 2});
+  const Plan plan = data_parallel_plan(program, two, RatioRule::proportional);
+  const auto data = open_data(program, {"", seed});
+  const auto executor = launch(program, plan.program, ranks_of(plan, two), {.optimization = 1});
+  const testing::TemporaryFolder folder;
+  TrainOptions options;
+  options.steps = most_falls + 10;
+  options.checkpoint = folder.path("c.st");
+  try {
+    train(*executor, *data, options);
+    FAIL() << "nothing was trained";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("gradients overflowed in 20 steps in a row up to step 19"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("it fell to 0.0625, and they are not"));
+  }
+  EXPECT_EQ(load_checkpoint(options.checkpoint, *executor).next_step, most_falls);
 }
 
 /// One image; convolutions with stride 1 and 2 and a pool over four blocks of rows.

@@ -278,6 +278,8 @@ TEST_F(Weights, RulesOfTheWrongFormAreRefusedWithTheirLine) {
   EXPECT_THAT(error_of_rules("a" + with(std::string(100'000, '.'), ".", ".a") + " = 1\n"),
               HasSubstr("wrong.toml:1: error: [weights] more than 64 dots in one line"));
   EXPECT_THAT(error_of_rules("ignore = [3]\n"), HasSubstr("a list of names of tensors"));
+  EXPECT_THAT(error_of_rules("[tensors]\n\"b\" = 3\n\"a\" = 3\n"), HasSubstr("wrong.toml:2"));
+  EXPECT_THAT(error_of_rules("tensor = 3\nignored = 3\n"), HasSubstr("wrong.toml:1"));
 }
 
 TEST_F(Weights, MayBeHalvesAndLieInSeveralFiles) {

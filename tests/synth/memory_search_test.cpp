@@ -7,6 +7,7 @@
 
 #include "dsl/base/error.h"
 #include "dsl/transform/differentiate.h"
+#include "dsl/transform/turns.h"
 #include "hetsynth/hetsynth.h"
 #include "programs.h"
 #include "random_programs.h"
@@ -16,6 +17,7 @@
 #include "synth/memory/plan_mixture.h"
 #include "synth/memory/recompute.h"
 #include "synth/mesh/meshes.h"
+#include "synth/network/plan_network.h"
 #include "synth/planner/synthesize.h"
 #include "synth/schedule/lower.h"
 #include "synth/schedule/memory_floor.h"
@@ -97,6 +99,60 @@ RC_GTEST_PROP(MemorySearch, BoundAndPlanEncloseTheBestThatFitsOnTwoAxes, ()) {
   const Program program = random_program(1);
   const auto [cluster, mesh] = random_mesh();
   check_what_encloses_the_best(program, cluster, mesh, 2e5);
+}
+
+/// Layers of products, whose parameters take much of the memory, taken in turns.
+Program layers_in_turns(int64_t turns) {
+  Trace trace("layers.cpp");
+  run_builder(trace, [] {
+    auto [samples, labels] = synthetic_batch(64, 64, 64);
+    Tensor x = samples;
+    for (int layer = 0; layer < 4; ++layer)
+      x = x + tanh(matmul(x, parameter("layer" + std::to_string(layer), {64, 64}, normal(0.05))));
+    minimize(cross_entropy(x, labels), AdamW{});
+  });
+  return take_turns(differentiate(trace), {turns}).program.value();
+}
+
+/// Gathered parameters and sums of gradients stay through all turns, wherever in a turn memory is fullest.
+TEST(MemorySearch, WhatAllTurnsKeepHasAPrice) {
+  const Program step = layers_in_turns(8);
+  const int64_t room = int64_t(1) << 40;
+  const Cluster cluster = with_memory(cluster_of_speeds({1e12, 1e12, 1e12, 1e12}, 1e10, 1e-6, {}), room);
+  const Problem problem(step, cluster);
+  const AtShares even(problem, RatioRule::even);
+  const auto begins_to_go_back = [](const Node& node) { return node.loop == 0 && node.phase == Phase::backward; };
+  const NodeId moment = std::ranges::find_if(step.nodes, begins_to_go_back)->id;
+  for (const Choices& choices : {data_parallel_choices(problem), even.cheapest({})}) {
+    const Candidate candidate = candidate_at(problem, even.shares, choices);
+    const double held = candidate.fullness[0] * double(room);
+    MemoryPrice price;
+    price.by_device = {1, 0, 0, 0};
+    price.points = {{moment, price.by_device}};
+    const auto paid = double(paid_for_memory(problem, even.conversions, even.shares, price, choices));
+    EXPECT_GT(paid, 0.8 * held);
+    EXPECT_LT(paid, 1.2 * held);
+  }
+}
+
+TEST(MemorySearch, WhatIsMadeBeforeALoopIsConvertedOnceForAllTurns) {
+  const Program step = layers_in_turns(8);
+  const Problem problem(step, cluster_of_speeds({1e12, 1e12, 1e12, 1e12}, 1e10, 1e-6, {}));
+  const AtShares even(problem, RatioRule::even);
+  SearchInput input;
+  input.memory.by_device = {1, 1, 1, 1};
+  input.memory.points = {{step.loss, input.memory.by_device}};
+  const PlanNetwork network = build_network(problem, even.conversions, even.shares, input);
+  int parameters = 0, others = 0;
+  for (const Node& node : step.nodes)
+    for (size_t s = 0; s < network.sets.size(); ++s) {
+      if (network.set_node[s] != node.id) continue;
+      const auto apart = std::ranges::count(*network.sets[s], true, &FormSets::apart);
+      parameters += node.kind == NodeKind::parameter ? int(apart) : 0;
+      others += node.loop >= 0 ? int(apart) : 0;
+    }
+  EXPECT_EQ(parameters, 0);
+  EXPECT_GT(others, 0);
 }
 
 /// A network's memory and time go by its values. Sets before and after the forward phase, all with all, were 200,000

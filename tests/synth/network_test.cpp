@@ -70,8 +70,7 @@ Picoseconds least_cost(const Network& network) {
 RC_GTEST_PROP(Networks, MinimiseEqualsEnumeration, ()) {
   Network network = random_network(*rc::gen::inRange(1, 8));
   SearchLimits limits;
-  limits.direct_limit = *rc::gen::element(1.0, 1e6);       // by message passing and pruning, or at once
-  limits.elimination_limit = *rc::gen::element(0.0, 1e6);  // or at once where message passing is slow
+  limits.direct_limit = *rc::gen::element(1.0, 1e6);  // by message passing and pruning, or at once
   limits.table_limit = *rc::gen::element(4.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
@@ -100,7 +99,6 @@ RC_GTEST_PROP(Networks, WhatWasLearntElsewhereKeepsTheOptimum, ()) {
   const Network other = random_network(variables), network = random_network(variables);
   SearchLimits limits;
   limits.direct_limit = 1;
-  limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.momentum = *rc::gen::arbitrary<bool>();
   Minimisation before(other, limits);
@@ -125,7 +123,6 @@ RC_GTEST_PROP(Networks, WhatMessagesLeaveOpenIsSearchedToTheEnd, ()) {
   network.finish();
   SearchLimits limits;
   limits.direct_limit = 1;
-  limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.guesses = *rc::gen::arbitrary<bool>();
   limits.momentum = *rc::gen::arbitrary<bool>();
   const SearchResult result = solve_wcsp(network, limits);
@@ -138,7 +135,6 @@ RC_GTEST_PROP(Networks, RepeatedPartsKeepTheOptimum, ()) {
   Network network = random_chain(*rc::gen::inRange(3, 10));
   SearchLimits limits;
   limits.direct_limit = *rc::gen::element(1.0, 1e6);
-  limits.elimination_limit = *rc::gen::element(0.0, 1e6);
   limits.most_sweeps = *rc::gen::element(1, 40, 800);
   limits.guesses = *rc::gen::arbitrary<bool>();
   limits.momentum = *rc::gen::arbitrary<bool>();

@@ -128,5 +128,13 @@ TEST(Pins, AFileHoldsThemAll) {
   EXPECT_THAT(message([&] { load_pins(path); }), HasSubstr("did you mean \"ratio\"?"));
 }
 
+TEST(Pins, OfSeveralWrongLinesOfAFileTheFirstIsTold) {
+  const std::string path = ::testing::TempDir() + "/pins.toml";
+  std::ofstream(path) << "ration = [1]\nforbids = []\n";
+  EXPECT_THAT(message([&] { load_pins(path); }), HasSubstr("pins.toml:1"));
+  std::ofstream(path) << "[placement]\nw2 = 1\nw1 = 1\n";
+  EXPECT_THAT(message([&] { load_pins(path); }), HasSubstr("pins.toml:2"));
+}
+
 }  // namespace
 }  // namespace hetsynth

@@ -6,6 +6,8 @@
 
 #include "dsl/cluster/cluster.h"
 #include "dsl/ir/trace.h"
+#include "dsl/spmd/loop_schedule.h"
+#include "dsl/spmd/recomputation.h"
 #include "dsl/transform/differentiate.h"
 #include "hetsynth/hetsynth.h"
 #include "tests/support/error_of.h"
@@ -109,6 +111,65 @@ TEST(PlannedStep, SaysWhyThereAreNoStages) {
   options.stages = 2;
   EXPECT_THAT(error_of([&] { synthesize_in_turns(step_of([] { wide_model(true); }), two, options); }),
               HasSubstr("the step cannot be taken in turns"));
+}
+
+/// Activations of a turn of half the batch take many times as much as the parameters.
+void two_layers() {
+  constexpr int64_t batch = 1024;
+  auto [x, y] = synthetic_batch(batch, 64, 64);
+  Tensor h = tanh(matmul(x, parameter("w1", {64, 2048}, normal(0.1))));
+  minimize(cross_entropy(matmul(h, parameter("w2", {2048, 64}, normal(0.1))), y), SGD{.momentum = 0});
+}
+
+TEST(PlannedStep, SaysWhichStageLacksHowMuchMemory) {
+  const Program whole = step_of(two_layers);
+  SynthesisOptions options;
+  options.stages = 2;
+  EXPECT_THAT(error_of([&] { synthesize_in_turns(whole, two_devices(600'000), options); }),
+              AllOf(HasSubstr("no pipeline of 2 stages fits into memory"), HasSubstr("expected: at most"),
+                    HasSubstr("for stage"), HasSubstr("turns, of which it keeps one at a time"),
+                    HasSubstr("too much; no other number of turns does"),
+                    HasSubstr("take another number of stages, or leave it to the planner")));
+  // In two turns activations of a stage do not fit, in more they do.
+  const auto at = [&](int64_t turns, int64_t bytes) {
+    return synthesize_at_turns(whole, in_turns(whole, {turns}), {turns}, two_devices(bytes), options);
+  };
+  const int64_t between = most_memory(at(64, 1 << 30).plan) * 5 / 4;
+  EXPECT_EQ(at(64, between).turns.turns, 64);
+  EXPECT_THAT(error_of([&] { at(2, between); }),
+              AllOf(HasSubstr("in 2 turns"), HasSubstr("turns (--turns "), HasSubstr("in which they fit")));
+}
+
+TEST(PlannedStep, StagesMakeValuesAgainWhereMemoryIsShort) {
+  // The first stage keeps much for its backward passes that it can make again from little.
+  const Program whole = step_of([] {
+    auto [x, y] = synthetic_batch(64, 16, 4);
+    Tensor h = x;
+    for (int layer = 0; layer < 4; ++layer) {
+      const std::string name = "layer" + std::to_string(layer);
+      h = matmul(h, parameter(name + ".up", {16, 128}, normal(0.1)));
+      for (int i = 0; i < 3; ++i) h = tanh(h) + square(h) * 0.1;
+      h = matmul(h, parameter(name + ".down", {128, 16}, normal(0.1)));
+    }
+    minimize(cross_entropy(matmul(h, parameter("out", {16, 4}, normal(0.1))), y), SGD{.momentum = 0});
+  });
+  SynthesisOptions options;
+  options.stages = 2;
+  const auto at = [&](int64_t bytes) {
+    return synthesize_at_turns(whole, in_turns(whole, {2}), {2}, two_devices(bytes), options);
+  };
+  const PlannedStep roomy = at(1 << 30);
+  EXPECT_EQ(std::ranges::count(made_again(roomy.plan.program), char(1)), 0);
+  const int64_t limit = most_memory(roomy.plan) * 2 / 3;
+  const PlannedStep tight = at(limit);
+  EXPECT_LE(most_memory(tight.plan), limit);
+  EXPECT_GT(std::ranges::count(made_again(tight.plan.program), char(1)), 0);
+  EXPECT_TRUE(tight.plan.prediction.turns.back().short_of_memory);
+  EXPECT_FALSE(flaw_of(*tight.program, tight.plan.program, tight.plan.program.schedules.at(0)));
+  options.pins.recompute = false;
+  const PlannedStep waits = at(limit);  // --forbid recompute: one turn after the other
+  EXPECT_LE(most_memory(waits.plan), limit);
+  EXPECT_EQ(std::ranges::count(made_again(waits.plan.program), char(1)), 0);
 }
 
 TEST(PlannedStep, IsTakenInTheStagesThatAreAskedFor) {

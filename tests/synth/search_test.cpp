@@ -201,7 +201,6 @@ TEST(TwoAxes, PruningEqualsElimination) {
     SearchLimits plain, pruned;
     plain.direct_limit = plain.table_limit = 1e9;
     pruned.direct_limit = 100;
-    pruned.elimination_limit = 0;
     Searched one(program, cluster, Mesh{{{"outer", 2}, {"inner", 2}}}, plain);
     Searched other(program, cluster, Mesh{{{"outer", 2}, {"inner", 2}}}, pruned);
     EXPECT_EQ(one.solution.search.relaxation, 0);

@@ -127,6 +127,20 @@ RC_GTEST_PROP(StageSearch, FindsTheFastestOfAllDivisions, ()) {
   RC_ASSERT(fits(p, found[0]));
 }
 
+/// Stages do at the same time what they do once: (turns - 1) of the longest stage, a turn through all, and once.
+TEST(StageSearch, WhatRunsOnceIsCountedOfTheLongestStage) {
+  StageProblem p;
+  p.turns = 4;
+  p.kinds = {{2, {1, 1}, {5, 5}, 0}};
+  p.cuts = {1};
+  p.cut_bytes = p.cut_bytes_back = {0};
+  p.kept_bytes = p.saved_bytes = {0, 0};
+  p.links.assign(2, std::vector<Link>(2, Link{1e9, 0}));
+  const std::vector<StageDivision> found = divide_into_stages(p, 1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NEAR(found[0].seconds, 3 * 1 + 2 + 5, 1e-12);
+}
+
 RC_GTEST_PROP(StageSearch, TellsSeveralInOrder, ()) {
   const StageProblem p = any_problem();
   const std::vector<StageDivision> found = divide_into_stages(p, 4);

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <random>
 
+#include "dsl/base/npy_header.h"
+#include "runtime/token_files/token_origin.h"
 #include "runtime/token_files/tokenize_files.h"
 #include "tests/runtime/temporary_folder.h"
 #include "tests/support/error_of.h"
@@ -31,10 +33,10 @@ std::string bytes_of(const std::string& path) {
 }
 
 /// The tokens of an .npy file of 16-bit numbers.
-std::vector<int32_t> tokens_of(const std::string& path) {
+std::vector<int32_t> tokens_of(const std::string& path, size_t header_bytes = 128) {
   const std::string bytes = bytes_of(path);
   std::vector<int32_t> out;
-  for (size_t at = 128; at + 1 < bytes.size(); at += 2) {
+  for (size_t at = header_bytes; at + 1 < bytes.size(); at += 2) {
     uint16_t token;
     std::memcpy(&token, bytes.data() + at, sizeof token);
     out.push_back(token);
@@ -143,6 +145,65 @@ TEST(TokenizeFilesDeath, KilledInTheMiddleLeavesTheOldFileWhole) {
   writer.place();
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
   EXPECT_EQ(tokens_of(folder.path("out.npy")), tokenizer->encode(bytes_of(folder.path("text"))));
+}
+
+TEST(TokenOrigin, TellsTokenizersApartByWhatTheyDo) {
+  const auto made_by = [](const TokenizerText& file, const std::string& name = "t.json") {
+    return origin_of(*read_tokenizer_json(file.text(), name), "some/folder/" + name);
+  };
+  const TokenOrigin one = made_by(byte_level_text());
+  EXPECT_THAT(one.name, AllOf(::testing::StartsWith("t.json, "), HasSubstr("BPE of ")));
+  EXPECT_EQ(one.fingerprint, made_by(byte_level_text(), "other.json").fingerprint) << "the file is another";
+  TokenizerText more = byte_level_text();
+  more.added = R"([{"id": 0, "content": "<|end|>", "special": true, "normalized": false}])";
+  EXPECT_NE(one.fingerprint, made_by(more).fingerprint) << "a token is spelled otherwise";
+  TokenizerText lower = byte_level_text();
+  lower.normalizer = R"({"type": "Lowercase"})";
+  EXPECT_NE(one.fingerprint, made_by(lower).fingerprint) << "it makes other tokens of a text";
+  EXPECT_NE(one.fingerprint, origin_of_bytes().fingerprint);
+  EXPECT_TRUE(made_by(word_piece_text()).known());
+  EXPECT_NE(made_by(llama2_text()).fingerprint, made_by(word_piece_text()).fingerprint);
+}
+
+TEST(TokenOrigin, IsALineOfPrintableSignsAndBack) {
+  const TokenOrigin origin{"t.json, BPE of 9 tokens", "0123456789abcdef"};
+  EXPECT_EQ(header_line(origin), "tokenizer 0123456789abcdef t.json, BPE of 9 tokens");
+  EXPECT_EQ(origin_in(header_line(origin)), origin);
+  EXPECT_EQ(header_line({}), "");
+  const TokenOrigin odd = origin_in(header_line({"\n\xE9" + std::string(300, 'x'), origin.fingerprint}));
+  EXPECT_EQ(odd, (TokenOrigin{"??" + std::string(98, 'x'), origin.fingerprint}));
+  for (const char* other : {"", "tokenizer", "tokenizer ", "tokenizer 0123456789abcdef", "tokenizer 0123456789ABCDEF a",
+                            "tokenizer 0123 a", "anything"})
+    EXPECT_FALSE(origin_in(other).known()) << other;
+}
+
+TEST(TokenOrigin, OfAnotherTokenizerIsToldOfIfBothAreKnown) {
+  const TokenOrigin a{"a.json", "000000000000000a"}, b{"b.json", "000000000000000b"}, again{"c.json", a.fingerprint};
+  const auto said = [](const TokenOrigin& expected, const TokenOrigin& found) {
+    return error_of([&] { check_same_origin("file", "tokens of another", expected, found, "take that one"); });
+  };
+  EXPECT_EQ(said(a, again), "no error");
+  EXPECT_EQ(said({}, b), "no error");
+  EXPECT_EQ(said(a, {}), "no error");
+  EXPECT_THAT(said(a, b),
+              AllOf(HasSubstr("file: error: [tokenizer] tokens of another"),
+                    HasSubstr("expected: a.json (fingerprint 000000000000000a)"),
+                    HasSubstr("found:    b.json (fingerprint 000000000000000b)"), HasSubstr("take that one")));
+}
+
+TEST(TokenFile, SaysWhichTokenizerMadeIt) {
+  const TemporaryFolder folder;
+  const TokenOrigin origin{"t.json, BPE of 9 tokens", "0123456789abcdef"};
+  for (const std::string name : {"t.npy", "t.bin"}) {
+    TokenFileWriter writer(folder.path(name), 100, origin);
+    writer.write(std::vector<int32_t>{1, 2, 3});
+    writer.place();
+    EXPECT_THAT(bytes_of(folder.path(name)), HasSubstr(header_line(origin))) << name;
+  }
+  EXPECT_EQ(bytes_of(folder.path("t.npy")).size(), 256u + 6);
+  EXPECT_EQ(bytes_of(folder.path("t.bin")).size(), 1024u + 6);
+  EXPECT_EQ(read_npy_header(DataFile(folder.path("t.npy"))).comment, header_line(origin));
+  EXPECT_EQ(tokens_of(folder.path("t.npy"), 256), (std::vector<int32_t>{1, 2, 3}));
 }
 
 TEST(TokenFile, WidthAndFormatFollowVocabularyAndName) {

@@ -30,7 +30,7 @@ Program model() {
 
 TEST(PeerPlans, AreProved) {
   const Program program = model();
-  const std::vector<PeerPlan> peers = all_peers(program, nullptr, 1, unequal_cores());
+  const std::vector<PeerPlan> peers = all_peers(program, unequal_cores());
   EXPECT_EQ(peers.size(), 12u);
   for (const PeerPlan& peer : peers) {
     ASSERT_TRUE(peer.plan) << peer.name << ": " << peer.why_not;

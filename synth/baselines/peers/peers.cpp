@@ -1,6 +1,7 @@
 #include "synth/baselines/peers/peers.h"
 
 #include <functional>
+#include <utility>
 
 #include "dsl/base/error.h"
 #include "synth/baselines/baselines.h"
@@ -49,11 +50,16 @@ Choices tensor_parallel_choices(const AtShares& at) { return at.cheapest(tensor_
 
 }  // namespace
 
-std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluster) {
+PeerPlan stopped_peer(std::string name) {
+  return {.name = std::move(name), .why_not = "not planned: the comparison was interrupted", .compared = false};
+}
+
+std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluster, const StopToken& stop) {
   const Problem problem(reference, cluster);
   const AtShares even(problem, RatioRule::even), by_speed(problem, RatioRule::proportional);
   std::vector<PeerPlan> out;
   auto add = [&](const char* name, const std::vector<const AtShares*>& shares, const Chooser& choose) {
+    if (stop.stopped()) return out.push_back(stopped_peer(name));
     Fastest fastest(name);
     for (const AtShares* at : shares)
       fastest.consider([&]() -> std::optional<Plan> {
@@ -74,9 +80,10 @@ std::vector<PeerPlan> peer_plans(const Program& reference, const Cluster& cluste
   add("Megatron (tensor and sequence)", either, tensor_parallel_choices);
   add("FlexFlow (MCMC)", either, [](const AtShares& at) { return walked_choices(at); });
   add("Galvatron (by layer)", either, flat_layerwise_choices);
-  Fastest hap("HAP's rules");
-  hap.consider([&] { return hap_plan(problem); });
-  out.push_back(std::move(hap).result());
+  constexpr const char* hap_name = "HAP's rules";
+  Fastest hap(hap_name);
+  if (!stop.stopped()) hap.consider([&] { return hap_plan(problem); });
+  out.push_back(stop.stopped() ? stopped_peer(hap_name) : std::move(hap).result());
   return out;
 }
 

@@ -14,12 +14,13 @@
 namespace hetsynth::synth {
 namespace {
 
+constexpr const char* peer_name = "Galvatron (stages)";
 /// Parts of the memory that layers may hold on to: what else is in memory is not counted layer by layer.
 constexpr double parts_of_memory[] = {1, 0.85, 0.7, 0.5};
 
 class LayerwisePipelines {
  public:
-  explicit LayerwisePipelines(const Cluster& cluster) : cluster_(cluster), contest_("Galvatron (stages)") {
+  explicit LayerwisePipelines(const Cluster& cluster) : cluster_(cluster), contest_(peer_name) {
     for (const Device& device : cluster.devices)
       if (device.memory_bytes > 0 && (memory_ == 0 || device.memory_bytes < memory_)) memory_ = device.memory_bytes;
   }
@@ -40,8 +41,9 @@ class LayerwisePipelines {
         add_mesh(step, one, stages, inner == 1 ? std::vector<int>{devices} : std::vector<int>{devices / inner, inner});
   }
 
-  PeerPlan result() && {
-    contest_.refuse("no strategies of its layers fit into the memory of the devices");
+  /// `why_not`: told if there is no plan, and no better reason is known.
+  PeerPlan result(const std::string& why_not) && {
+    contest_.refuse(why_not);
     return std::move(contest_).result();
   }
 
@@ -93,7 +95,7 @@ class LayerwisePipelines {
         return false;
       }
     }
-    const SpmdProgram group = even.plan(choices, "a stage").program;
+    const SpmdProgram group = even.program(choices);
     const Pricer pricer(even.problem, group);
     const CutPoints cuts = cut_points(*step->program, group, pricer, step->positions);
     bool fits = false;
@@ -157,16 +159,17 @@ class LayerwisePipelines {
 
 }  // namespace
 
-PeerPlan layerwise_pipeline(const Program& whole, const Cluster& cluster,
-                            const std::vector<std::shared_ptr<const TurnedStep>>& steps) {
+PeerPlan layerwise_pipeline(const Program& whole, const Cluster& cluster, const TriedTurns& turns) {
   LayerwisePipelines out(cluster);
-  std::vector<std::shared_ptr<const TurnedStep>> all{std::make_shared<const TurnedStep>(whole, 1)};
-  all.insert(all.end(), steps.begin(), steps.end());
+  std::vector<std::shared_ptr<const TurnedStep>> all = turns.steps;
+  if (turns.at_once) all.insert(all.begin(), std::make_shared<const TurnedStep>(whole, 1));
   const auto devices = int(cluster.devices.size());
-  for (int stages = 1; stages <= devices; stages *= 2)
+  for (int stages = 1; stages <= (turns.stages ? devices : 1); stages *= 2)
     for (const std::shared_ptr<const TurnedStep>& step : all)
-      if (devices % stages == 0) out.add(step, stages);
-  return std::move(out).result();
+      if (devices % stages == 0 && !turns.stop.stopped()) out.add(step, stages);
+  if (turns.stop.stopped()) return stopped_peer(peer_name);
+  return std::move(out).result(all.empty() ? turns.why_none
+                                           : "no strategies of its layers fit into the memory of the devices");
 }
 
 }  // namespace hetsynth::synth

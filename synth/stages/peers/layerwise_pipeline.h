@@ -11,8 +11,7 @@ namespace hetsynth::synth {
 /// or about as much time, and one forward, one backward. Strategies of a layer, on one axis over a group's devices:
 /// data parallelism with all kept whole, with states cut, and with sums of gradients cut, and tensor parallelism; on
 /// two axes, the inner one within a host and of 2, 4, ... devices: these along the outer axis and data or tensor
-/// parallelism along the inner one. Nothing is computed twice. `steps`: in each number of turns above 1 that is tried.
-PeerPlan layerwise_pipeline(const Program& whole, const Cluster& cluster,
-                            const std::vector<std::shared_ptr<const TurnedStep>>& steps);
+/// parallelism along the inner one. Nothing is computed twice.
+PeerPlan layerwise_pipeline(const Program& whole, const Cluster& cluster, const TriedTurns& turns);
 
 }  // namespace hetsynth::synth

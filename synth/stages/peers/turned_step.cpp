@@ -57,12 +57,8 @@ std::shared_ptr<const TurnedStep> turned_step(const Program& whole, int64_t turn
   return step->positions.loop < 0 ? nullptr : step;
 }
 
-std::vector<int64_t> usual_turns(const Program& whole, int stages) {
-  std::vector<int64_t> out;
-  for (const int64_t turns : possible_turns(whole))
-    if (turns <= most_pipelined_turns && (std::has_single_bit(uint64_t(turns)) || turns % stages == 0))
-      out.push_back(turns);
-  return out;
+bool usual_turns(int64_t turns, int stages) {
+  return turns <= most_pipelined_turns && (std::has_single_bit(uint64_t(turns)) || turns % stages == 0);
 }
 
 Cluster first_group(const Cluster& cluster, int stages) {

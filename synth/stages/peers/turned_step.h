@@ -3,12 +3,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "synth/model/problem.h"
 #include "synth/stages/cut_points.h"
 #include "synth/stages/stage_positions.h"
 #include "synth/stages/staged_plan.h"
+#include "synth/support/stop_token.h"
 
 namespace hetsynth::synth {
 
@@ -34,9 +36,18 @@ struct TurnedStep {
 /// The step in so many turns; nothing if it cannot be taken in these, or has no loop of samples.
 std::shared_ptr<const TurnedStep> turned_step(const Program& whole, int64_t turns);
 
-/// The numbers of turns above 1 that people try with so many stages: powers of two and multiples of the stages, up to
-/// 64, of those that the batch can be cut into.
-std::vector<int64_t> usual_turns(const Program& whole, int stages);
+/// Whether people try this number of turns with so many stages: powers of two and multiples of the stages, up to 64.
+bool usual_turns(int64_t turns, int stages);
+
+/// The turns in which pipelines of other systems are tried.
+struct TriedTurns {
+  std::vector<std::shared_ptr<const TurnedStep>> steps = {};  ///< in each number above 1
+  bool usual_alone = true;                                    ///< with so many stages
+  bool at_once = true;  ///< the step in one turn is tried as well, by whom it suits
+  bool stages = true;   ///< false: by whom plans without stages suit, alone these
+  std::string why_none = "the step cannot be taken in turns";  ///< without steps
+  StopToken stop = {};
+};
 
 /// The first devices of a cluster as one group of stages that have as many, in the order of the file, and nothing that
 /// limits their memory. Devices of other groups may differ.

@@ -20,7 +20,7 @@ std::vector<std::pair<StagedStep, StageCuts>> in_equal_stages(const std::shared_
   const Problem problem(step->analysis(alone ? 0 : 1), one, flat_mesh(one, "data"));
   const AtShares even(problem, RatioRule::even);
   const Choices choices = alone ? replicated_choices(problem) : data_parallel_choices(problem);
-  const SpmdProgram group = even.plan(choices, "a stage").program;
+  const SpmdProgram group = even.program(choices);
   const CutPoints cuts = cut_points(*step->program, group, Pricer(problem, group), step->positions);
   std::vector<std::pair<StagedStep, StageCuts>> out;
   for (const std::optional<StageCuts>& equal :
@@ -31,16 +31,16 @@ std::vector<std::pair<StagedStep, StageCuts>> in_equal_stages(const std::shared_
 
 }  // namespace
 
-std::vector<PeerPlan> uniform_pipelines(const Program& whole, const Cluster& cluster,
-                                        const std::vector<std::shared_ptr<const TurnedStep>>& steps) {
-  PipelineContest gpipe("GPipe (equal stages)"), alternating("1F1B (equal stages)");
+std::vector<PeerPlan> uniform_pipelines(const Cluster& cluster, const TriedTurns& turns) {
+  constexpr const char *gpipe_name = "GPipe (equal stages)", *alternating_name = "1F1B (equal stages)";
+  PipelineContest gpipe(gpipe_name), alternating(alternating_name);
   const auto devices = int(cluster.devices.size());
   const Sending sending = sending_of(cluster);
   for (int stages = 2; stages <= devices; ++stages) {
     if (devices % stages != 0) continue;
-    const std::vector<int64_t> turns = usual_turns(whole, stages);
-    for (const std::shared_ptr<const TurnedStep>& step : steps) {
-      if (!std::ranges::count(turns, step->turns) || step->layer_count() < stages) continue;
+    for (const std::shared_ptr<const TurnedStep>& step : turns.steps) {
+      if (turns.usual_alone && !usual_turns(step->turns, stages)) continue;
+      if (step->layer_count() < stages || turns.stop.stopped()) continue;
       for (const auto& [staged, cuts] : in_equal_stages(step, cluster, stages)) {
         gpipe.enter(staged, all_forward_then_backward(staged.parts, step->turns, stages, sending));
         alternating.enter(staged,
@@ -48,10 +48,10 @@ std::vector<PeerPlan> uniform_pipelines(const Program& whole, const Cluster& clu
       }
     }
   }
+  if (turns.stop.stopped()) return {stopped_peer(gpipe_name), stopped_peer(alternating_name)};
   std::vector<PeerPlan> out;
   for (PipelineContest* contest : {&gpipe, &alternating}) {
-    contest->refuse(steps.empty() ? "the step cannot be taken in turns"
-                                  : "no number of stages divides devices, layers and samples");
+    contest->refuse(turns.steps.empty() ? turns.why_none : "no number of stages divides devices, layers and samples");
     out.push_back(std::move(*contest).result());
   }
   return out;

@@ -11,8 +11,7 @@ namespace hetsynth::synth {
 /// For every number of stages that divides the devices and is at most the number of layers: about as many layers a
 /// stage, as many devices, in the order of the file, and inside of a stage even data parallelism. Where the first and
 /// the last layers share a parameter, what reads it last may lie on the first stage: its gradient would travel in every
-/// turn. The fastest over stages and usual turns. `steps`: in each number of turns above 1 that is tried.
-std::vector<PeerPlan> uniform_pipelines(const Program& whole, const Cluster& cluster,
-                                        const std::vector<std::shared_ptr<const TurnedStep>>& steps);
+/// turn. The fastest over stages and usual turns.
+std::vector<PeerPlan> uniform_pipelines(const Cluster& cluster, const TriedTurns& turns);
 
 }  // namespace hetsynth::synth

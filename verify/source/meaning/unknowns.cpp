@@ -139,13 +139,6 @@ uint64_t mixed(uint64_t x) {
 
 double unit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
-/// On either side of a bound up to which a number is finite, say: of one sign, as nothing can be added to what is left
-/// where such numbers cancel, and of one tensor more often above it than of another, so that counts of what overflows
-/// tell tensors apart.
-double beside_large(double bound, uint64_t choice, uint64_t of_tensor) {
-  return bound * std::pow(4, 2 * (unit(mixed(choice)) + unit(of_tensor)) - 2);
-}
-
 }  // namespace
 
 Unknowns::Unknowns(const Program& reference, const SpmdProgram& program) : reference_(reference), program_(program) {
@@ -239,8 +232,9 @@ double Unknowns::at(ValueId value, int64_t position, const Sample& sample) const
     const bool meets = meets_[size_t(node)] && (bounds.empty() || choice >> 63);
     if (!meets && !bounds.empty() && choice % 4 != 0) {
       const auto [at, equal] = bounds[(choice >> 8) % bounds.size()];
-      if (std::abs(at) > largest_bound) return beside_large(at, choice, mixed(mixed(sample.seed) + uint64_t(value)));
       const double near = at * std::pow(4, 2 * unit(mixed(choice)) - 1);
+      // Of one sign, as nothing can be added to what is left where such numbers cancel.
+      if (std::abs(at) > largest_bound) return near;
       const double choices[] = {at, -at, at + real, at + real, near, near, near, near};
       return equal ? at : choices[(choice >> 32) % 8];
     }

@@ -97,6 +97,7 @@ class ContentsWalk : public StepWalk {
   static bool tell_apart(const std::vector<Point>& points);
   std::optional<Guess> settle(Region& region, const Written& block, const std::vector<ValueId>& values,
                               std::vector<Point> points);
+  void dispute(const Written& block, const std::vector<ValueId>& values, const std::vector<Point>& points);
   void dispute(const Guess& guess, const std::vector<Point>& points);
   void dispute(const Point& point);
   std::vector<Point> sample_steps(Region& region, const Written& block, const Guess& guess,
@@ -137,7 +138,8 @@ class ContentsWalk : public StepWalk {
                                     const std::vector<ValueId>& values, size_t enough);
   std::optional<Guess> match_unrounded(Region& region, const Written& block, const std::vector<ValueId>& values,
                                        size_t enough);
-  bool round_alike(Region& region, const Written& block, const Guess& guess, const std::vector<Point>& points);
+  bool weighs(const std::vector<ValueId>& values) const;
+  bool round_alike(Region& region, const Written& block, const Guess& guess, std::vector<Point> points);
   /// What a block was found to be, as far as another launch of the same kernel makes it again.
   struct Passed {
     std::string operation;

@@ -87,10 +87,11 @@ std::vector<ValueId> ContentsWalk::candidates(const Written& block, const std::s
   // Nearest first: of what lies far behind, most exists in kernels only, and never in memory.
   std::reverse(passed.begin(), passed.end());
   if (passed.size() > most_candidates) passed.resize(most_candidates);
-  out.insert(out.end(), usual.begin(), usual.end());
   // What is made again is rather what comes next than what was passed over, as it never lay in memory. It comes before
-  // what a carry takes over: of one sample a turn, the sum over samples of a gradient is that gradient.
+  // what a carry takes over: of one sample a turn, the sum over samples of a gradient is that gradient. And before what
+  // the kernel made last: of the first query alone, the sum of attention's weights is 1 in every layer.
   out.insert(out.end(), again.begin(), again.end());
+  out.insert(out.end(), usual.begin(), usual.end());
   // What a carry takes over may lie under its name; of what a turn makes beside it, most is never in memory.
   out.insert(out.end(), taken_over.begin(), taken_over.end());
   out.insert(out.end(), passed_again.begin(), passed_again.end());

@@ -14,6 +14,9 @@ namespace {
 /// or 1 - 0.99999999 of an optimizer. Values of unknowns seldom are.
 constexpr double next_to_nothing = 1e-4;
 
+/// Elements at which roundings are looked at where text and program seem to differ in them.
+constexpr size_t most_looks_at_roundings = 24;
+
 /// What lies in scratch memory is seldom a value of the program, and then one that something was moved of.
 constexpr int64_t most_work_of_scratch = 20'000;
 
@@ -89,13 +92,15 @@ ContentsWalk::Guess ContentsWalk::recognise(Region& region, const Written& block
     throw Differs(fmt::format("{} elements that are alike", block.count()), block.line);
   if (!beside.empty()) guess = match_opened(beside, region, block, values, enough);
   // Before another value that happens to be the same is taken for it.
-  if (!guess) guess = match_again(region, block, named(values, name), enough);
+  const std::vector<ValueId> called_so = named(values, name);
+  if (!guess) guess = match_again(region, block, called_so, enough);
+  if (!guess && weighs(called_so)) {  // the others, in all orders of their dimensions, take ten times as long
+    guess = settle(region, block, called_so, points);
+    if (!guess) dispute(block, called_so, points);
+    if (!guess) guess = match_unrounded(region, block, called_so, enough);
+  }
   if (!guess) guess = settle(region, block, values, points);
-  if (!guess && block.count() > 2)  // of one element, points are choices of what is in memory
-    for (ValueId value : values) {
-      const std::vector<Range>& ranges = meaning_.ranges(value);
-      dispute({value, dense_strides(ranges, row_major(ranges.size()))}, points);
-    }
+  if (!guess) dispute(block, values, points);
   if (!guess) guess = match_again(region, block, values, enough);
   if (!guess) guess = match_unread(region, block, values, enough);
   if (!guess) guess = match_unrounded(region, block, values, enough);
@@ -188,6 +193,15 @@ void ContentsWalk::dispute(const Guess& guess, const std::vector<Point>& points)
   for (const Point& point : differ) dispute(point);
 }
 
+/// The same of each of these values, in the usual order of its dimensions.
+void ContentsWalk::dispute(const Written& block, const std::vector<ValueId>& values, const std::vector<Point>& points) {
+  if (block.count() <= 2) return;  // of one element, points are choices of what is in memory
+  for (const ValueId value : values) {
+    const std::vector<Range>& ranges = meaning_.ranges(value);
+    dispute({value, dense_strides(ranges, row_major(ranges.size()))}, points);
+  }
+}
+
 void ContentsWalk::dispute(const Point& point) {
   const auto same = [&](const Point& other) { return other.element == point.element && other.sample == point.sample; };
   if (disputed_.size() < most_disputed && std::ranges::none_of(disputed_, same)) disputed_.push_back(point);
@@ -255,6 +269,11 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_opened(Region& region, co
   return std::nullopt;
 }
 
+/// Whether one of them is what attention makes of its weights.
+bool ContentsWalk::weighs(const std::vector<ValueId>& values) const {
+  return std::ranges::any_of(values, [&](ValueId v) { return weighed_.contains(program_.values[size_t(v)].node); });
+}
+
 /// Blocks of attention between operands of 16 bits round the weights before they are divided by their sum, the program
 /// behind it; and sum(weights * their gradient) is taken as sum(result * its gradient), of a result whose weights were
 /// rounded. No rounding is the same then, so that such sums are held against the program over the reals, as a proof is.
@@ -279,11 +298,14 @@ std::optional<ContentsWalk::Guess> ContentsWalk::match_unrounded(Region& region,
   return guess;
 }
 
-/// Whether roundings to 16 bits make a difference to both or to neither.
-bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess& guess,
-                               const std::vector<Point>& points) {
+/// Whether roundings to 16 bits make a difference to both or to neither. At an element for which few keys are weighed
+/// they may happen to make none to one of them: others are looked at until both show it.
+bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess& guess, std::vector<Point> points) {
+  PseudoRandom random(block.begin + 4, block.count());
   bool by_text = false, by_program = false;
-  for (const Point& point : points) {
+  int64_t work = 0;
+  for (size_t n = 0; n < points.size(); ++n) {
+    const Point point = points[n];
     const Index index = index_at(meaning_.ranges(guess.value), guess.strides, point.element);
     meaning_.work = meaning_.limit = 0;
     meaning_.choose(point.sample);
@@ -294,6 +316,8 @@ bool ContentsWalk::round_alike(Region& region, const Written& block, const Guess
     if (!std::isfinite(expected) || !std::isfinite(point.value)) continue;
     by_program = by_program || !close(meaning_.at(guess.value, index), expected);
     by_text = by_text || !close(region.values(block, {point.element}).front(), point.value);
+    if (n + 1 == points.size() && by_text != by_program && n < most_looks_at_roundings)
+      points.push_back(point_at(region, block, random.below(block.count()), as_now(Sample::number(8000 + n)), work));
   }
   return by_text == by_program;
 }

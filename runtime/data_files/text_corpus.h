@@ -12,8 +12,10 @@ class TextCorpus {
  public:
   /// A file, or a folder: all regular files below it (symbolic links are not followed), ordered by path. Texts up to
   /// `resident_bytes` in total are read into memory; larger ones are read from disk as needed. Throws UserError naming
-  /// the path if it does not exist, cannot be read, or holds no bytes, and for a file that is known to be no text.
-  static TextCorpus open(const std::string& path, int64_t resident_bytes = int64_t{256} << 20);
+  /// the path if it does not exist, cannot be read, or holds no bytes unless it may, and for a file that is known to be
+  /// no text, or if parts of a numbered set are missing (part_names.h).
+  static TextCorpus open(const std::string& path, int64_t resident_bytes = int64_t{256} << 20,
+                         bool may_be_empty = false);
 
   int64_t bytes() const { return total_bytes_; }
   /// Where each file begins.

@@ -1,4 +1,4 @@
-#include "runtime/data/text_corpus.h"
+#include "runtime/data_files/text_corpus.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,6 +12,7 @@
 
 #include "dsl/base/binary_file.h"
 #include "dsl/base/error.h"
+#include "runtime/data_files/part_names.h"
 
 namespace hetsynth {
 namespace {
@@ -71,7 +72,7 @@ void refuse_binary_file(const OpenFile& file, const std::string& path) {
 
 }  // namespace
 
-TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes) {
+TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes, bool may_be_empty) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) fail(path, "no such file or folder", "name an existing text file or folder with --data");
@@ -80,7 +81,9 @@ TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes) {
 
   TextCorpus corpus;
   corpus.path_ = path;
-  for (const std::string& name : folder ? files_below(path) : std::vector<std::string>{path}) {
+  const std::vector<std::string> files = folder ? files_below(path) : std::vector<std::string>{path};
+  if (folder) check_parts_are_whole(files, path);
+  for (const std::string& name : files) {
     const OpenFile file(name);  // unreadable files are told of now, not in the middle of training
     struct stat found {};
     if (::fstat(file.number, &found) != 0) fail(name, std::string("the file cannot be read: ") + std::strerror(errno));
@@ -89,7 +92,7 @@ TextCorpus TextCorpus::open(const std::string& path, int64_t resident_bytes) {
     corpus.files_.push_back({name, corpus.total_bytes_, static_cast<int64_t>(found.st_size)});
     corpus.total_bytes_ += static_cast<int64_t>(found.st_size);
   }
-  if (corpus.total_bytes_ == 0) {
+  if (corpus.total_bytes_ == 0 && !may_be_empty) {
     fail(path, folder ? "the folder holds no file with text" : "the file is empty",
          "name a text file or folder with --data");
   }
