@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -41,13 +42,11 @@ class PipelinesAtTurns {
         program_(*step_),
         positions_(stage_positions(program_)) {}
 
-  /// What the formula says of the best division into groups of this size that lose nothing; infinite if there is none.
-  double least_seconds(int size) const {
-    const DeviceGroups groups = groups_of(cluster_, size);
-    StageProblem stages = ideal_stage_problem(analyses(), cluster_, groups, positions_);
+  /// The step on groups of this size that lose nothing.
+  StageProblem ideal(int size) const {
+    StageProblem stages = ideal_stage_problem(analyses(), cluster_, groups_of(cluster_, size), positions_);
     stages.stages = options_.stages.value_or(0);
-    const std::vector<StageDivision> divisions = divide_into_stages(stages, 1);
-    return divisions.empty() ? infinite : divisions[0].seconds;
+    return stages;
   }
 
   /// Returns pipelines on groups of this size, on so many axes, that fit and may be faster than `to_beat`. `unfit`, if
@@ -160,7 +159,9 @@ class Settings {
   struct Setting {
     const PipelinesAtTurns* at;
     int size;
-    double least;  ///< by the formula, if groups lost nothing
+    StageProblem ideal;       ///< of groups that lose nothing
+    double least = 0;         ///< by the formula, of any division of that
+    bool is_divided = false;  ///< `least` is that of the best division
   };
 
   Settings(const Program& whole, const Cluster& cluster, const PipelineOptions& options) {
@@ -169,23 +170,38 @@ class Settings {
       if (!taken.program || options.stop()) break;
       steps_.push_back(std::make_unique<PipelinesAtTurns>(std::move(*taken.program), turns, cluster, options));
       for (const int size : group_sizes(cluster, most_groups)) {
-        const double least = steps_.back()->least_seconds(size);
-        if (least < infinite) list_.push_back({steps_.back().get(), size, least});
+        StageProblem ideal = steps_.back()->ideal(size);
+        const double least = least_of_any_division(ideal);
+        list_.push_back({steps_.back().get(), size, std::move(ideal), least});
       }
     }
-    std::ranges::stable_sort(list_, {}, &Setting::least);
   }
 
-  const std::vector<Setting>& list() const { return list_; }
+  /// Takes the setting that could be fastest of those that could be faster than `to_beat`; null: there is none.
+  const Setting* next(double to_beat) {
+    for (;;) {
+      const auto best = std::ranges::min_element(list_, {}, &Setting::least);
+      if (best == list_.end() || best->least >= to_beat) return nullptr;
+      if (best->is_divided) {
+        taken_.splice(taken_.end(), list_, best);
+        return &taken_.back();
+      }
+      best->ideal.to_beat = to_beat < infinite ? to_beat : 0;
+      const std::vector<StageDivision> divisions = divide_into_stages(best->ideal, 1);
+      best->least = divisions.empty() ? infinite : divisions[0].seconds;
+      best->is_divided = true;
+    }
+  }
+  void begin_again() { list_.splice(list_.begin(), taken_); }
 
  private:
   std::vector<std::unique_ptr<PipelinesAtTurns>> steps_;
-  std::vector<Setting> list_;
+  std::list<Setting> list_, taken_;
 };
 
 /// Returns pipelines of numbers of turns and sizes of groups, those first that could be fastest, until those that are
 /// left cannot beat what was found; and where those on one axis were fastest, pipelines of groups on two.
-std::vector<Pipeline> pipelines(const Settings& settings, const PipelineOptions& options, StageProblem::Counted counted,
+std::vector<Pipeline> pipelines(Settings& settings, const PipelineOptions& options, StageProblem::Counted counted,
                                 std::vector<TurnTrial>* tried) {
   std::vector<Pipeline> out;
   std::map<std::pair<int64_t, int>, TurnTrial> told;
@@ -211,10 +227,9 @@ std::vector<Pipeline> pipelines(const Settings& settings, const PipelineOptions&
     return seconds;
   };
   std::vector<std::pair<double, const Settings::Setting*>> by_seconds;
-  for (const Settings::Setting& setting : settings.list()) {
-    if (options.stop() || setting.least >= worth(to_beat)) break;
-    const double seconds = look_at(setting, 1);
-    if (setting.at->most_axes(setting.size) > 1) by_seconds.push_back({seconds, &setting});
+  while (const Settings::Setting* setting = options.stop() ? nullptr : settings.next(worth(to_beat))) {
+    const double seconds = look_at(*setting, 1);
+    if (setting->at->most_axes(setting->size) > 1) by_seconds.push_back({seconds, setting});
   }
   std::ranges::stable_sort(by_seconds, {}, &std::pair<double, const Settings::Setting*>::first);
   for (size_t i = 0; i < std::min(by_seconds.size(), most_on_two_axes) && !options.stop(); ++i)
@@ -265,10 +280,12 @@ std::optional<UnfitPipeline> nearest_to_fitting(const Program& whole, const Clus
 
 std::optional<PipelinePlan> best_pipeline(const Program& whole, const Cluster& cluster, const PipelineOptions& options,
                                           std::vector<TurnTrial>* tried) {
-  const Settings settings(whole, cluster, options);
+  Settings settings(whole, cluster, options);
   std::vector<Pipeline> found = pipelines(settings, options, StageProblem::Counted::all_turns, tried);
-  if (found.empty() && options.stages && !options.stop())
+  if (found.empty() && options.stages && !options.stop()) {
+    settings.begin_again();
     found = pipelines(settings, options, StageProblem::Counted::one_turn, tried);
+  }
   std::ranges::stable_sort(found, {}, &Pipeline::seconds);
   std::map<std::pair<int64_t, int>, double> simulated_seconds;  // the least, by turns and size of groups
   std::optional<PipelinePlan> best;

@@ -21,6 +21,8 @@ Choices cheapest_of_group(const AtShares& even) {
   input.pins = &none;
   SearchLimits limits = limits_at_prices(even.problem, {});
   limits.tolerance = group_plan_tolerance;
+  // On two axes that takes three fourths of the search: of Swin-Huge-32 in 4 turns on 2 x 8 devices 14 of 19 s.
+  limits.narrows_in_vain = false;
   return search(even.problem, even.conversions, even.shares, input, limits).choices;
 }
 

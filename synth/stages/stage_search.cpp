@@ -36,11 +36,24 @@ class Segments {
     std::vector<double> least(size_t(problem.positions()), std::numeric_limits<double>::infinity());
     for (size_t at = 0; at < least.size(); ++at)
       for (const GroupKind& kind : problem.kinds) least[at] = std::min(least[at], kind.turn_seconds[at]);
+    for (const GroupKind& kind : problem.kinds) {
+      double& speed = speeds_.emplace_back(0);
+      for (size_t at = 0; at < least.size(); ++at)
+        if (least[at] > 0) speed = std::max(speed, least[at] / kind.turn_seconds[at]);
+    }
     least_ = Prefix(least);
   }
 
   /// No stages take less for what is before a position.
   double least(int before) const { return least_.of(0, before); }
+  /// At most so much of that does a group do in a second.
+  double speed(int kind) const { return speeds_[size_t(kind)]; }
+  /// The same of all groups but those that are used, by kind.
+  double speed_without(const std::vector<int>& used) const {
+    double out = 0;
+    for (size_t kind = 0; kind < used.size(); ++kind) out += (p_.kinds[kind].groups - used[kind]) * speeds_[kind];
+    return out;
+  }
 
   /// What one turn takes.
   double turn(int kind, int begin, int end) const { return turn_[size_t(kind)].of(begin, end); }
@@ -65,6 +78,7 @@ class Segments {
   const StageProblem& p_;
   std::vector<Prefix> turn_, once_;  ///< by kind
   Prefix kept_, saved_, least_;
+  std::vector<double> speeds_;  ///< by kind
 };
 
 double formula(const StageProblem& p, double longest, double through) {
@@ -92,7 +106,6 @@ class Division {
         to_beat_(problem.to_beat > 0 ? problem.to_beat : std::numeric_limits<double>::infinity()) {}
 
   std::vector<StageDivision> run() {
-    for (const GroupKind& kind : p_.kinds) all_groups_ += kind.groups;
     begins_ = {0};
     begins_.insert(begins_.end(), p_.cuts.begin(), p_.cuts.end());
     for (int kind = 0; kind < int(p_.kinds.size()); ++kind)
@@ -188,6 +201,7 @@ class Division {
   bool add_stages(const Label& label, const Step& step, size_t end, int behind) {
     bool any = false;
     const double moved = label.stage ? p_.crossing(position(end), step.group, label.group) : 0;
+    const double speed_left = costs_.speed_without(step.to.used) + (first_ ? costs_.speed(first_->kind) : 0);
     for (size_t begin = end; begin-- > 1;) {
       const Label added = behind_of(label, step.group, begins_[begin], position(end), 0, moved);
       // What a stage takes and the least that is still to come grow together with it: longer stages are worse.
@@ -196,8 +210,7 @@ class Division {
           !costs_.fits(step.to.kind, begins_[begin], position(end), behind))
         break;
       // Of those before it one takes its part of the rest at least; that is less where this stage is longer.
-      const int left = all_groups_ - behind - 1 + (first_ ? 1 : 0);
-      if (hopeless(formula(p_, std::max(added.longest, rest / std::max(1, left)), added.through + rest))) continue;
+      if (hopeless(formula(p_, std::max(added.longest, rest / speed_left), added.through + rest))) continue;
       any |= add((*step.fronts)[begin], added);
     }
     return any;
@@ -275,7 +288,6 @@ class Division {
   const size_t most_;
   double to_beat_;  ///< divisions that take longer are of no use, or as many faster ones are known as are wanted
   std::vector<int> begins_;
-  int all_groups_ = 0;
   std::optional<Group> first_;  ///< has the rest as well
   int rest_ = 0;                ///< where that begins
   std::map<Key, Fronts> states_;
@@ -286,6 +298,13 @@ class Division {
 
 std::vector<StageDivision> divide_into_stages(const StageProblem& problem, size_t most) {
   return Division(problem, most).run();
+}
+
+double least_of_any_division(const StageProblem& problem) {
+  const Segments costs(problem);
+  const double through = costs.least(problem.positions());
+  const double speed = costs.speed_without(std::vector<int>(problem.kinds.size(), 0));
+  return formula(problem, through > 0 ? through / speed : 0, through);
 }
 
 double pipeline_seconds(const StageProblem& problem, const StageDivision& division) {

@@ -72,6 +72,9 @@ struct StageDivision {
 /// turns, at most all of them, which must fit. Groups of a kind are taken in the order of their numbers.
 std::vector<StageDivision> divide_into_stages(const StageProblem& problem, size_t most);
 
+/// What no division takes less than, by the formula, whatever it sends: stages that work all the time.
+double least_of_any_division(const StageProblem& problem);
+
 /// The formula, for a division at hand.
 double pipeline_seconds(const StageProblem& problem, const StageDivision& division);
 /// Whether its stages fit.

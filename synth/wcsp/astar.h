@@ -9,12 +9,13 @@ struct SearchLimits {
   double direct_limit = 2e5;  ///< networks whose largest joint table is smaller are eliminated at once
   double table_limit = 1e7;   ///< entries of a joint table before it is split into mini-buckets
   int64_t expansion_limit = 2'000'000;
-  bool momentum = false;                 ///< of messages, where no variables look alike; worse on several axes
-  int most_sweeps = 800;                 ///< of message passing in one go; the whole takes up to a third more
-  double tolerance = 0;                  ///< relative gap between solution and bound that will do
-  bool guesses = true;                   ///< false: a good solution is known, and only what is better is looked for
-  bool thorough = true;                  ///< false: a good solution will do, the last of the gap may stay
-  Picoseconds constant_cost = 0;         ///< part of the cost that the network does not tell; gaps are relative to all
+  bool momentum = false;          ///< of messages, where no variables look alike; worse on several axes
+  int most_sweeps = 800;          ///< of message passing in one go; the whole takes up to a third more
+  double tolerance = 0;           ///< relative gap between solution and bound that will do
+  bool guesses = true;            ///< false: a good solution is known, and only what is better is looked for
+  bool thorough = true;           ///< false: a good solution will do, the last of the gap may stay
+  bool narrows_in_vain = true;    ///< false: message passing does not begin anew where hardly a value is left out
+  Picoseconds constant_cost = 0;  ///< part of the cost that the network does not tell; gaps are relative to all
   Picoseconds cost_to_beat = forbidden;  ///< solutions that cost as much or more are not looked for
   StopToken stop;
 };

@@ -53,6 +53,10 @@ SearchResult BoundedSearch::finish(Picoseconds cost_to_beat) {
   }
   if (proven() || narrowed_) return result_;
   shift();
+  // Where a good solution will do, sweeps may have ended before the bound was still enough for a guess: with one,
+  // T5-Large on one axis of two-pcs.toml takes 22.9 s, not 27.2 s.
+  const bool good_will_do = limits_.guesses && !limits_.thorough;
+  if (!done() && good_will_do) guess();
   if (!done()) attempt(true);
   if (!done() && !narrowed_ && (limits_.thorough || !result_.found())) search_what_is_left();
   return result_;
@@ -198,7 +202,8 @@ void BoundedSearch::attempt(bool last) {
   const EliminationOrder order = elimination_order(part.core(), limits_.direct_limit);
   if (order.largest <= limits_.direct_limit)
     return absorb(eliminate_and_search(part.core(), order, limits_), values, part, moved);
-  if (!fewer && double(part.core().value_count()) > worth * double(all) && rounds_ == 0) return;
+  const bool finer = rounds_ > 0 && limits_.narrows_in_vain;  // layers are told apart there
+  if (!fewer && double(part.core().value_count()) > worth * double(all) && !finer) return;
   narrowed_ = true;
   const Picoseconds elsewhere = moved + part.constant();
   const Picoseconds left = to_beat() >= forbidden ? forbidden : std::max<Picoseconds>(0, to_beat() - elsewhere);

@@ -125,6 +125,18 @@ RC_GTEST_PROP(StageSearch, FindsTheFastestOfAllDivisions, ()) {
   RC_ASSERT(std::abs(found[0].seconds - wanted->seconds) < 1e-9 * (1 + wanted->seconds));
   RC_ASSERT(std::abs(pipeline_seconds(p, found[0]) - found[0].seconds) < 1e-9 * (1 + wanted->seconds));
   RC_ASSERT(fits(p, found[0]));
+  RC_ASSERT(least_of_any_division(p) < found[0].seconds + 1e-9 * (1 + wanted->seconds));
+}
+
+/// Six seconds of the fast group's work, which the other does at half its speed: 4 and 2 of them, a turn each.
+TEST(StageSearch, NoDivisionTakesLessThanAllGroupsBusyAllTheTime) {
+  StageProblem p;
+  p.turns = 3;
+  p.kinds = {{1, {1, 2, 3}, {0, 0, 0}, 0}, {1, {2, 4, 6}, {0, 0, 0}, 0}};
+  p.cuts = {1, 2};
+  p.cut_bytes = p.cut_bytes_back = {0, 0};
+  p.kept_bytes = p.saved_bytes = {0, 0, 0};
+  EXPECT_NEAR(least_of_any_division(p), 2 * 4 + 6, 1e-12);
 }
 
 /// Stages do at the same time what they do once: (turns - 1) of the longest stage, a turn through all, and once.
