@@ -13,6 +13,7 @@
 
 #include "cli/balance_words.h"
 #include "cli/device_joins.h"
+#include "cli/leaving_out.h"
 #include "cli/source_checks_beside.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
@@ -97,6 +98,7 @@ struct Balance::Impl {
       proved = from_first(*job, proved);
     else
       joins.emplace(options);
+    if (options.balance == BalanceMode::lossy) leaving_out.emplace(c, executor, job);
   }
 
   ~Impl() { stop = true; }
@@ -149,6 +151,7 @@ struct Balance::Impl {
       seconds.push_back(times.compute_seconds + times.throttle_seconds);
       idle[rank] = 0.8 * idle[rank] + 0.2 * times.idle_seconds;
     }
+    if (leaving_out) seconds = leaving_out->with_all_columns(report);
     const std::vector<SpeedWatch::Change> changes = watch.add(seconds);
     for (const SpeedWatch::Change& change : changes)
       tell_speed(report.step, executor.device_names()[size_t(change.rank)], change, out);
@@ -159,12 +162,53 @@ struct Balance::Impl {
     }
     recent_seconds =
         recent_seconds == 0 || !changes.empty() ? report.seconds : 0.8 * recent_seconds + 0.2 * report.seconds;
+    // At once, as it costs nothing; and again when speeds are known better.
+    if (leaving_out && (!changes.empty() || watch.settled_steps() == steps_to_know)) resize(out);
+  }
+
+  /// What is best to leave out at the speeds at hand.
+  Resizing best_resizing() const {
+    std::vector<double> seconds = expected();
+    const std::vector<double> slowness = watch.slowness();
+    for (size_t rank = 0; rank < seconds.size(); ++rank) seconds[rank] *= slowness[rank];
+    return leaving_out->best(seconds, slowness, least_gain);
+  }
+
+  void resize(BetweenSteps& out) {
+    const RemedyFigures figures{.nothing_seconds = seconds_with_all_columns(), .resizing = best_resizing()};
+    const Remedy taken = choose_remedy(figures, least_gain);
+    take_parts(taken, figures, out);
+  }
+
+  /// Ranks leave out what the choice says. Told of if it changes anything, or `always`.
+  void take_parts(Remedy taken, const RemedyFigures& figures, BetweenSteps& out, bool always = false) {
+    Resizing none{.parts = std::vector<double>(size_t(executor.ranks()), 0), .seconds = figures.nothing_seconds};
+    Resizing next = taken == Remedy::resize ? figures.resizing : none;
+    const bool changes = leaving_out->take(next.parts);
+    if (changes) {
+      recent_seconds *= next.seconds / (resized.any() ? resized.seconds : figures.nothing_seconds);
+      resized = std::move(next);
+    }
+    if (changes || always) tell_remedy(step, taken, figures, executor.device_names(), out);
+  }
+
+  /// Recent seconds of a step, as they would be if nothing were left out.
+  double recent_with_all_columns() const {
+    return resized.any() ? recent_seconds * seconds_with_all_columns() / resized.seconds : recent_seconds;
+  }
+
+  /// Predicted of a step at the speeds at hand.
+  double seconds_with_all_columns() const {
+    std::map<std::string, double> slowness;
+    const std::vector<double> by_rank = watch.slowness();
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) slowness[executor.device_names()[rank]] = by_rank[rank];
+    return predicted_on(c.reference, c.plan, at_measured_speeds(c.cluster, slowness)).step_seconds;
   }
 
   /// The first division at new speeds may be corrected by what is measured under it, and that one again, as long as
   /// steps become shorter by it: predictions alone could go to and fro.
   bool still_gains() {
-    if (divisions_since_change < 2 || recent_seconds < (1 - least_gain / 2) * seconds_before) return true;
+    if (divisions_since_change < 2 || recent_with_all_columns() < (1 - least_gain / 2) * seconds_before) return true;
     looked_at = true;
     return false;
   }
@@ -219,26 +263,75 @@ struct Balance::Impl {
   std::string word_of_search() {
     if ((job && job->process() != searcher) || !is_ready(found_beside)) return "";
     NextDivision found = found_beside.get();
-    if (found.plan) found.why_not = why_not_worth_it(found);
-    return nlohmann::json{{"now", found.now_seconds},
-                          {"next", found.next_seconds},
-                          {"why", found.why_not},
-                          {"plan", found.why_not.empty() ? plan_to_json(*found.plan, c.reference) : ""}}
-        .dump();
+    nlohmann::json word;
+    if (leaving_out)
+      choose(found, word);
+    else if (found.plan)
+      found.why_not = why_not_worth_it(found);
+    word["now"] = found.now_seconds;
+    word["next"] = found.next_seconds;
+    word["why"] = found.why_not;
+    word["plan"] = found.why_not.empty() ? plan_to_json(*found.plan, c.reference) : "";
+    return word.dump();
+  }
+
+  /// Chooses between what was found, leaving columns out, and neither.
+  void choose(NextDivision& found, nlohmann::json& word) const {
+    RemedyFigures figures{.nothing_seconds = found.now_seconds, .resizing = best_resizing()};
+    if (found.plan) {
+      figures.divide_seconds = found.next_seconds;
+      figures.same_program = same_but_for_bounds(c.plan.program, found.plan->program);
+      figures.horizon = horizon();
+      // In seconds of the predictions, as steps are.
+      figures.pause_seconds = pause_of(*found.plan) * found.now_seconds / recent_with_all_columns();
+    }
+    const Remedy taken = choose_remedy(figures, least_gain);
+    if (taken == Remedy::resize)
+      found.why_not = "leaving columns out is worth more";
+    else if (taken == Remedy::nothing && found.plan)
+      found.why_not = "another division gains no more than going over takes";
+    word["taken"] = int(taken);
+    word["divided"] = {figures.divide_seconds, figures.same_program, figures.pause_seconds, figures.horizon};
+    word["resized"] = {figures.resizing.parts, figures.resizing.seconds, figures.resizing.left_out};
+  }
+
+  void take_remedy(const nlohmann::json& word, BetweenSteps& out) {
+    const nlohmann::json &divided = word["divided"], &resizing = word["resized"];
+    const RemedyFigures figures{.nothing_seconds = word["now"],
+                                .resizing = {resizing[0], resizing[1], resizing[2]},
+                                .divide_seconds = divided[0],
+                                .same_program = divided[1],
+                                .pause_seconds = divided[2],
+                                .horizon = divided[3]};
+    const auto taken = Remedy(word["taken"].get<int>());
+    // Until ranks go over to another division they go on as they are.
+    if (taken == Remedy::shares || taken == Remedy::plan)
+      tell_remedy(step, taken, figures, executor.device_names(), out);
+    else
+      take_parts(taken, figures, out, /*always=*/true);
   }
 
   /// Empty: it is. Gains last as long as the speeds do.
   std::string why_not_worth_it(const NextDivision& found) const {
-    const int64_t left = options.train.first_step + options.train.steps - 1 - step;
-    const auto least = int64_t(least_horizon_seconds / std::max(recent_seconds, 1e-6));
-    const int64_t horizon = std::min(left, std::max(least, step - last_change));
-    const double gain = recent_seconds * (1 - found.next_seconds / found.now_seconds) * double(horizon);
-    const double bytes = double(moved_bytes(c.reference, migration_to(*found.plan)));
-    const double bandwidth = c.cluster.slowest_link().bandwidth_bytes_per_second;
-    const double pause = usual_work + (bandwidth > 0 ? bytes / bandwidth : 0);
+    const double gain = recent_with_all_columns() * (1 - found.next_seconds / found.now_seconds) * double(horizon());
+    const double pause = pause_of(*found.plan);
     if (gain > pause) return "";
     return fmt::format("another division gains {} in the {} it is expected to last, and going over takes {}",
-                       seconds_text(gain), counted(horizon, "step"), seconds_text(pause));
+                       seconds_text(gain), counted(horizon(), "step"), seconds_text(pause));
+  }
+
+  /// Steps that speeds are expected to stay as they are.
+  int64_t horizon() const {
+    const int64_t left = options.train.first_step + options.train.steps - 1 - step;
+    const auto least = int64_t(least_horizon_seconds / std::max(recent_seconds, 1e-6));
+    return std::min(left, std::max(least, step - last_change));
+  }
+
+  /// Seconds that going over to the plan costs.
+  double pause_of(const Plan& plan) const {
+    const double bytes = double(moved_bytes(c.reference, migration_to(plan)));
+    const double bandwidth = c.cluster.slowest_link().bandwidth_bytes_per_second;
+    return usual_work + (bandwidth > 0 ? bytes / bandwidth : 0);
   }
 
   void take_what_was_found(BetweenSteps& out) {
@@ -247,6 +340,7 @@ struct Balance::Impl {
     if (word.empty()) return;
     const auto found = nlohmann::json::parse(word);
     predicted = {found["now"], found["next"]};
+    if (leaving_out) take_remedy(found, out);
     if (const std::string why = found["why"]; !why.empty()) return keep(why, out);
     if (joins && !joins->take()) return keep("the device that was to join does not ask any more", out);
     next = plan_from_json(found["plan"].get<std::string>(), "the plan made while training", c.reference);
@@ -330,6 +424,7 @@ struct Balance::Impl {
     std::vector<DeviceProgram> own;  // the source that is to be checked
     for (const RankProgram& rank : compiled->programs)
       if (!rank.layout.files.empty()) own.push_back(rank.layout);
+    const double before = recent_with_all_columns();
     const double start = wall_seconds();
     try {
       if (compiled->meet) compiled->meet();
@@ -350,7 +445,10 @@ struct Balance::Impl {
     last_change = step;
     looked_at = false;
     ++divisions_since_change;
-    seconds_before = std::exchange(recent_seconds, 0);
+    seconds_before = before;
+    recent_seconds = 0;
+    resized = {};
+    if (leaving_out) leaving_out.emplace(c, executor, job);
     // The source of another program was checked before, and that of an unproved one is not checked at all.
     state = State::watching;
     if (same_program && proved) {
@@ -389,7 +487,9 @@ struct Balance::Impl {
   const BalanceMeans means;
 
   SourceChecksBeside unchecked;
-  std::optional<DeviceJoins> joins;  ///< none of several processes
+  std::optional<DeviceJoins> joins;       ///< none of several processes
+  std::optional<LeavingOut> leaving_out;  ///< of lossy balancing
+  Resizing resized;                       ///< what ranks leave out now
 
   State state = State::watching;
   int64_t step = 0;  ///< the last

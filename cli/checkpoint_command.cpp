@@ -34,6 +34,8 @@ std::string text_of(const CheckpointOptions& options, const CheckpointInfo& info
   if (info.tokenizer.known()) out += fmt::format("  tokenizer  {}\n", text(info.tokenizer));
   if (!info.plan.empty()) out += fmt::format("  plan       {}\n", info.plan);
   if (info.validation_loss) out += fmt::format("  validation loss {:.4f}\n", *info.validation_loss);
+  if (info.left_out.steps > 0)
+    out += fmt::format("  lossy      slow devices left columns of their products out in {}\n", text(info.left_out));
   return out + fmt::format("{} tensors, {}\n{}", file.types().size(), text_of_bytes(bytes), tensors);
 }
 
@@ -49,6 +51,7 @@ nlohmann::ordered_json json_of(const CheckpointInfo& info, const SafetensorsFile
                              {"checksums", file.checksummed()}};
   if (info.samples) out["samples"] = *info.samples;
   if (info.validation_loss) out["validation_loss"] = *info.validation_loss;
+  if (info.left_out.steps > 0) out["lossy"] = {{"steps", info.left_out.steps}, {"work_in_steps", info.left_out.work}};
   out["tensors"] = nlohmann::ordered_json::array();
   for (const auto& [name, type] : file.types())
     out["tensors"].push_back({{"name", name}, {"type", text(type)}, {"bytes", bytes_of(type)}});

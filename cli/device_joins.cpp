@@ -40,7 +40,7 @@ Cluster with_devices(const Cluster& now, const JoinRequest& request) {
 
 DeviceJoins::DeviceJoins(const RunOptions& options) {
   const Compilation& c = options.compilation;
-  if (options.balance != BalanceMode::plan || c.cluster_file.empty() || options.train.checkpoint.empty()) return;
+  if (!plans_anew(options.balance) || c.cluster_file.empty() || options.train.checkpoint.empty()) return;
   cluster_file_ = c.cluster_file;
   desk_.emplace(options.train.checkpoint, ElasticNotice{.file = {},
                                                         .run = {},

@@ -45,15 +45,36 @@ std::string text_of(const DivisionRecord& division) {
   return out + (shares.size() <= 8 ? fmt::format("; {}", fmt::join(shares, ", ")) : "");
 }
 
+std::string text_of(const RemedyRecord& remedy) {
+  const std::map<std::string, const char*> words{{"nothing", "nothing is left out"},
+                                                 {"resize", "columns are left out"},
+                                                 {"shares", "other shares are taken"},
+                                                 {"plan", "another program is taken"}};
+  const auto found = words.find(remedy.taken);
+  std::string out = fmt::format("{}: a step predicted {}", found == words.end() ? remedy.taken : found->second,
+                                seconds_text(remedy.now_seconds));
+  if (remedy.resized_seconds > 0)
+    out += fmt::format(", without {:.0f} % of the products' work {}", 100 * remedy.work_left_out,
+                       seconds_text(remedy.resized_seconds));
+  if (remedy.divided_seconds > 0) out += fmt::format(", divided anew {}", seconds_text(remedy.divided_seconds));
+  for (const auto& [device, part] : remedy.left_out)
+    if (part > 0) out += fmt::format("; {} leaves out {:.0f} %", device, 100 * part);
+  return out;
+}
+
 std::string text_of(const RunHistory& run) {
   std::string out =
       fmt::format("steps {} to {}: {} in {}, the median step {}\n", run.first_step, run.first_step + run.steps - 1,
                   counted(run.steps, "step"), seconds_text(run.seconds), seconds_text(run.step_seconds));
+  if (run.lossy_steps > 0)
+    out += fmt::format("  lossy: columns of products were left out in {}, up to {:.0f} % of a device's\n",
+                       counted(run.lossy_steps, "step"), 100 * run.most_left_out);
   std::vector<Line> lines;
   for (const SpeedRecord& speed : run.speeds)
     lines.emplace_back(speed.step, fmt::format("{} at {:.2f} of its planned speed, before at {:.2f}", speed.device,
                                                speed.speed, speed.before));
   for (const DivisionRecord& division : run.divisions) lines.emplace_back(division.step, text_of(division));
+  for (const RemedyRecord& remedy : run.remedies) lines.emplace_back(remedy.step, text_of(remedy));
   for (const KeptRecord& kept : run.kept) lines.emplace_back(kept.step, "nothing changed: " + kept.why);
   std::ranges::stable_sort(lines, {}, &Line::first);
   for (const auto& [step, words] : lines) out += fmt::format("  after step {:>6}  {}\n", step, words);
@@ -77,7 +98,8 @@ Json json_of(const RunHistory& run) {
            {"seconds", run.seconds},
            {"step_seconds", run.step_seconds},
            {"lost_by_delay_seconds", run.lost_by_delay()}};
-  out["speeds"] = out["divisions"] = out["kept"] = Json::array();
+  out["lossy_steps"] = run.lossy_steps;
+  out["speeds"] = out["divisions"] = out["kept"] = out["remedies"] = Json::array();
   for (const SpeedRecord& speed : run.speeds)
     out["speeds"].push_back(
         {{"step", speed.step}, {"device", speed.device}, {"speed", speed.speed}, {"before", speed.before}});
@@ -92,6 +114,14 @@ Json json_of(const RunHistory& run) {
                                 {"saved_seconds", d.saved_seconds()},
                                 {"shares", d.shares}});
   for (const KeptRecord& kept : run.kept) out["kept"].push_back({{"step", kept.step}, {"why", kept.why}});
+  for (const RemedyRecord& r : run.remedies)
+    out["remedies"].push_back({{"step", r.step},
+                               {"taken", r.taken},
+                               {"predicted_now", r.now_seconds},
+                               {"predicted_resized", r.resized_seconds},
+                               {"predicted_divided", r.divided_seconds},
+                               {"work_left_out", r.work_left_out},
+                               {"left_out", r.left_out}});
   return out;
 }
 

@@ -40,7 +40,7 @@ std::optional<Plan> planned_anew(const RunningPlan& running, const Cluster& clus
 /// The plan that is fastest on the cluster.
 std::optional<Plan> fastest(const RunningPlan& running, const Cluster& cluster, BalanceMode mode) {
   std::optional<Plan> out = with_new_shares(*running.reference, running.plan, ranks_of(running.plan, cluster));
-  if (mode != BalanceMode::plan) return out;
+  if (!plans_anew(mode)) return out;
   std::optional<Plan> other = planned_anew(running, cluster);
   if (!other || (out && out->prediction.step_seconds <= other->prediction.step_seconds)) return out;
   return other;
@@ -89,10 +89,6 @@ NextDivision looked_for(const RunningPlan& running, const std::map<std::string, 
 }
 
 }  // namespace
-
-std::string name(BalanceMode mode) {
-  return mode == BalanceMode::off ? "off" : mode == BalanceMode::shares ? "shares" : "plan";
-}
 
 Cluster at_measured_speeds(const Cluster& cluster, const std::map<std::string, double>& slowness) {
   Cluster out = cluster;

@@ -16,11 +16,12 @@ namespace hetsynth::cli {
 enum class BalanceMode {
   off,
   shares,  ///< what each device takes of the plan's program
-  plan     ///< the program and the devices, too
+  plan,    ///< the program and the devices, too
+  lossy    ///< besides, what slow devices compute: they leave columns out of their products
 };
 
-/// "off", "shares" or "plan".
-std::string name(BalanceMode mode);
+/// Whether another program may be taken.
+inline bool plans_anew(BalanceMode mode) { return mode == BalanceMode::plan || mode == BalanceMode::lossy; }
 
 /// A division of the work that is proved to compute the same, and what it is worth.
 struct NextDivision {

@@ -9,9 +9,11 @@
 #include <string_view>
 
 #include "cli/balance.h"
+#include "cli/balance_words.h"
 #include "cli/given.h"
 #include "cli/job_command.h"
 #include "cli/job_file.h"
+#include "cli/leaving_out.h"
 #include "cli/measured_trace.h"
 #include "cli/model_data.h"
 #include "cli/not_finite.h"
@@ -35,8 +37,10 @@ namespace hetsynth::cli {
 
 namespace {
 
-const std::map<std::string, BalanceMode> balance_modes = {
-    {"off", BalanceMode::off}, {"shares", BalanceMode::shares}, {"plan", BalanceMode::plan}};
+const std::map<std::string, BalanceMode> balance_modes = {{"off", BalanceMode::off},
+                                                          {"shares", BalanceMode::shares},
+                                                          {"plan", BalanceMode::plan},
+                                                          {"lossy", BalanceMode::lossy}};
 
 /// Whether a text can be sampled from the model: it reads text, and marks its logits.
 bool gives_text(const Program& program) {
@@ -110,11 +114,13 @@ ExitCode execute(RunOptions& options, Job* job) {
   // handler, unlike SIG_IGN, is not inherited by programs that are started.
   ::signal(SIGPIPE, [](int) {});
   check_options(options);
+  check_leave_out(options);
   Compilation& c = options.compilation;
   if (job) c.default_devices = job->count();
   c.check_work = usual_check_work;
-  c.measured = !options.trace.empty();
-  if (c.measured && !c.cluster_file.empty()) check_traceable(given_cluster(c));
+  const bool is_traced = !options.trace.empty(), is_lossy = options.balance == BalanceMode::lossy;
+  c.marked = is_traced || is_lossy;
+  if (is_traced && !c.cluster_file.empty()) check_traceable(given_cluster(c));
   require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
   check_sample(options, c.reference);
@@ -127,6 +133,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   if (resumed && !options.other_tokenizer)
     check_tokenizer_of(options.resume, resumed->tokenizer, data->origin(), "the data");
   if (resumed) options.train.tokenizer = resumed->tokenizer;
+  if (resumed) options.train.left_out = resumed->left_out;
   if (resumed && !options.new_data) check_data_of(options.resume, *resumed, *data);
   std::optional<WeightSources> weights;
   if (!options.init_from.empty()) {
@@ -148,9 +155,11 @@ ExitCode execute(RunOptions& options, Job* job) {
                       validation ? &validation->data() : nullptr);
   check_targets(options, job);
   if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
+  if (is_lossy) check_lossy(options);
   LaunchOptions launching = launch_options(c, options.data.seed, job);
   launching.executor.threads.quiet_seconds = quiet_seconds(c.plan);
-  launching.executor.traced = c.measured;
+  launching.executor.traced = is_traced;
+  launching.executor.may_leave_out = is_lossy;
   launching.parameters_follow = resumed.has_value();
   LaunchReport launched;
   std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);
@@ -179,7 +188,17 @@ ExitCode execute(RunOptions& options, Job* job) {
     return explain_overflow(*executor, *data, failed, told);
   };
   std::optional<Balance> balance;
-  if (options.balance != BalanceMode::off) {
+  if (is_lossy) {
+    fmt::print(
+        "lossy: a device that is slow may leave out columns of its products; losses are then not those of the "
+        "model as it is written\n");
+    std::fflush(stdout);
+  }
+  if (!options.leave_out.empty()) {
+    executor->leave_out(left_out_by_hand(options));
+    fmt::print("lossy: left out, as --leave-out says: {}\n",
+               text_of_left_out(executor->left_out(), executor->device_names()));
+  } else if (options.balance != BalanceMode::off) {
     balance.emplace(options, *executor, launching.executor, job);
     options.train.between_steps = [&](const StepReport& step) { return balance->after(step); };
     options.train.before_writing = [&] { balance->settle(); };
@@ -189,7 +208,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   const TrainReport report = train_to_the_end(options, *executor, *data);
   balance.reset();
   fmt::print("{}\n", summary(report));
-  if (c.measured) write_trace(options, *executor);
+  if (is_traced) write_trace(options, *executor);
   if (options.profile)
     print_profile(*executor, *data, options.train.first_step + options.train.steps, executor->device_names());
   if (report.interrupted) return stopped_early;
@@ -219,11 +238,16 @@ Command add_run(CLI::App& app) {
           ->add_option_function<std::string>(
               "--balance", [options](const std::string& word) { options->balance = balance_modes.at(word); },
               "When devices become slower or faster while training: shares, give them other shares of the same "
-              "program; "
-              "plan, plan anew where that is faster; off, go on as planned. Losses are those of the division at hand")
-          ->type_name("off|shares|plan")
+              "program; plan, plan anew where that is faster; lossy, besides have them leave out a part of what they "
+              "multiply; off, go on as planned. Losses are those of the division at hand")
+          ->type_name("off|shares|plan|lossy")
           ->default_str("off")
-          ->check(CLI::IsMember({"off", "shares", "plan"}));
+          ->check(CLI::IsMember({"off", "shares", "plan", "lossy"}));
+  command
+      ->add_option("--leave-out", options->leave_out,
+                   "With --balance lossy: the device leaves out this part of the columns of its products in every "
+                   "step, and nothing else is balanced (repeatable)")
+      ->type_name("DEVICE=PART");
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));
   CLI::Option* seed = command->add_option("--seed", options->data.seed, "Seed of parameters, data order and dropout")

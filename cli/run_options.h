@@ -35,6 +35,7 @@ struct RunOptions {
   std::string job;      ///< these options as a job file
   std::string program;  ///< hash of the traced model, before it is planned in turns
   BalanceMode balance = BalanceMode::off;
+  std::vector<std::string> leave_out;  ///< "DEVICE=PART": what devices leave out by hand; empty: as speeds ask for
   bool profile = false;
   std::string trace;    ///< file for the measured timeline of a step; empty: none is measured
   double patience = 6;  ///< seconds after which a silent process counts as dead

@@ -5,6 +5,7 @@
 #include "codegen/cpu/step_text.h"
 #include "codegen/cuda/host/cuda_program.h"
 #include "codegen/interface/device_program.h"
+#include "codegen/passes/column_products.h"
 #include "codegen/passes/lower.h"
 #include "dsl/spmd/unroll.h"
 
@@ -22,6 +23,7 @@ DeviceProgram generate_flat(const Program& reference, const SpmdProgram& program
   DeviceProgram out = codegen::describe(lowered, cluster);
   out.files.push_back(
       {fmt::format("rank{}.cpp", rank), codegen::cpu_source(lowered, cluster, marked ? &out.marks : nullptr)});
+  if (marked) codegen::find_column_products(lowered, out);
   return out;
 }
 

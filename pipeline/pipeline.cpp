@@ -282,7 +282,7 @@ void require_generable(const Compilation& c) {
 void generate_programs(Compilation& c) {
   if (c.verification.verdict != Verdict::proved) require_generable(c);
   for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
-    c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank, c.measured));
+    c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank, c.marked));
 }
 
 void check_programs(Compilation& c) {

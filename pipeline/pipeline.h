@@ -45,7 +45,7 @@ struct CompilationInput {
   int mesh_axes = 2;                   ///< most axes of the meshes that are tried
   PlanPins pins;                       ///< what the user fixed of the plan
   int64_t verify_bytes = int64_t(4) << 30;
-  bool measured = false;         ///< programs are generated with marks, so that steps can be traced
+  bool marked = false;           ///< programs are generated with marks: steps are traced, or leave columns out
   int64_t check_work = 0;        ///< most evaluations of the check of source for a rank; 0: any number
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
   /// What is planned of a traced model; none: its step of training, or its evaluation (dsl/transform/differentiate.h).

@@ -16,6 +16,7 @@
 #include "runtime/processes/agreement.h"
 #include "runtime/processes/step_exchange.h"
 #include "runtime/rank/arena.h"
+#include "runtime/rank/left_out.h"
 #include "runtime/rank/notice.h"
 #include "runtime/rank/throttle.h"
 #include "runtime/take_over.h"
@@ -53,16 +54,22 @@ RankTimes difference(const RankTimes& now, const RankTimes& before) {
           now.moved_bytes - before.moved_bytes};
 }
 
+ColumnWork difference(const ColumnWork& now, const ColumnWork& before) {
+  return {now.flops - before.flops, now.left_out_flops - before.left_out_flops,
+          now.product_seconds - before.product_seconds, now.packing_seconds - before.packing_seconds};
+}
+
 }  // namespace
 
 struct Executor::Impl {
   struct Rank {
     RankProgram program;
     std::unique_ptr<RankDevice> device;
-    std::vector<std::byte> staging = {};    ///< this rank's part of one leaf on its way in
-    double data_seconds = 0;                ///< of the last step
-    std::unique_ptr<StepTrace> trace = {};  ///< null: steps are not traced
-    RankTrace traced = {};                  ///< the last step
+    std::vector<std::byte> staging = {};           ///< this rank's part of one leaf on its way in
+    double data_seconds = 0;                       ///< of the last step
+    std::unique_ptr<StepTrace> trace = {};         ///< null: steps are not traced
+    RankTrace traced = {};                         ///< the last step
+    std::unique_ptr<LeftOutColumns> columns = {};  ///< null: it leaves none out
   };
 
   Impl(const Program& reference_program, const Mesh& mesh, std::vector<RankProgram> programs,
@@ -73,7 +80,8 @@ struct Executor::Impl {
         job(options.job),
         names(names_of(programs)),
         state(names),
-        here(ranks_here(options, static_cast<int>(programs.size()))) {
+        here(ranks_here(options, static_cast<int>(programs.size()))),
+        left_out(programs.size(), 0) {
     HETSYNTH_CHECK(static_cast<int>(programs.size()) == mesh.device_count() && !programs.empty(),
                    "one program per rank");
     std::vector<double> duties;
@@ -94,6 +102,8 @@ struct Executor::Impl {
     for (const int rank : here) {
       Communicator& communicator = *communicators[static_cast<size_t>(rank)];
       at(rank).device->join(state, communicator);
+      if (options.may_leave_out && at(rank).program.device.kind == DeviceKind::cpu)
+        at(rank).columns = std::make_unique<LeftOutColumns>(at(rank).program.layout);
       if (!options.traced) continue;
       at(rank).trace = std::make_unique<StepTrace>();
       communicator.trace_to(at(rank).trace.get());
@@ -235,6 +245,7 @@ struct Executor::Impl {
     context.trace = trace;
     if (trace) trace->data_are_there();
     communicator.begin_step();
+    if (rank.columns) rank.columns->begin_step(step);
     int result = 0;
     try {
       result = work ? rank.device->profile(context, *work) : rank.device->step(context);
@@ -242,8 +253,10 @@ struct Executor::Impl {
       // Told before it waits for what is under way, which uses the rank's memory.
       state.fail(rank_number, error.what(), std::current_exception());
       communicator.end_step();
+      if (rank.columns) rank.columns->end_step();
       throw;
     }
+    if (rank.columns) rank.columns->end_step();
     if (trace) trace->mark({});
     communicator.end_step();
     if (trace) rank.traced = trace->end();
@@ -309,13 +322,23 @@ struct Executor::Impl {
   Job* const job;
   const std::vector<std::string> names;
   RunState state;
-  const std::vector<int> here;  ///< ranks of this process
-  std::vector<int64_t> arenas;  ///< bytes, of all ranks
+  const std::vector<int> here;   ///< ranks of this process
+  std::vector<double> left_out;  ///< parts of columns, of all ranks
+  std::vector<int64_t> arenas;   ///< bytes, of all ranks
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::vector<Rank> ranks;               ///< their devices use the communicators
   std::optional<RecentSteps> recent;     ///< where steps are traced
   std::unique_ptr<RankThreads> threads;  ///< last, so that it ends before what the threads use
 };
+
+double StepReport::left_out() const {
+  double all = 0, left = 0;
+  for (const RankTimes& rank : ranks) {
+    all += rank.columns.flops;
+    left += rank.columns.left_out_flops;
+  }
+  return all > 0 ? left / all : 0;
+}
 
 Executor::Executor(const Program& reference, const Mesh& mesh, std::vector<RankProgram> programs,
                    const ExecutorOptions& options)
@@ -345,7 +368,10 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
   impl_->listen();
   impl_->listen();
   std::vector<RankTimes> before;
-  for (const int rank : impl_->here) before.push_back(impl_->communicators[static_cast<size_t>(rank)]->times());
+  for (const int rank : impl_->here) {
+    before.push_back(impl_->communicators[static_cast<size_t>(rank)]->times());
+    if (const auto& columns = impl_->at(rank).columns) before.back().columns = columns->work();
+  }
   const double start = wall_seconds();
   impl_->threads->run([&](int rank) { impl_->step(rank, step, data); });
   StepReport report;
@@ -363,6 +389,8 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
     const auto rank = static_cast<size_t>(impl_->here[i]);
     RankTimes times = difference(impl_->communicators[rank]->times(), before[i]);
     times.data_seconds = impl_->at(impl_->here[i]).data_seconds;
+    if (const auto& columns = impl_->at(impl_->here[i]).columns)
+      times.columns = difference(columns->work(), before[i].columns);
     times.idle_seconds = std::max(0.0, report.seconds - times.compute_seconds - times.throttle_seconds -
                                            times.transfer_seconds - times.data_seconds);
     report.ranks[rank] = times;
@@ -371,6 +399,18 @@ StepReport Executor::step(int64_t step, const BatchSource& data) {
   if (impl_->recent) impl_->recent->add({step, report.seconds, impl_->take_traces()});
   return report;
 }
+
+void Executor::leave_out(std::vector<double> parts) {
+  HETSYNTH_CHECK(int(parts.size()) == ranks(), "a part for each rank");
+  for (const int rank : impl_->here) {
+    const double part = parts[size_t(rank)];
+    HETSYNTH_CHECK(part == 0 || impl_->at(rank).columns, "the rank may leave columns out");
+    if (impl_->at(rank).columns) impl_->at(rank).columns->leave_out(part);
+  }
+  impl_->left_out = std::move(parts);
+}
+
+const std::vector<double>& Executor::left_out() const { return impl_->left_out; }
 
 std::optional<MeasuredStep> Executor::measured_step() const {
   if (!impl_->recent || impl_->recent->empty()) return {};

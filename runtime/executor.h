@@ -35,6 +35,8 @@ struct StepReport {
   double elapsed_seconds = 0;    ///< since training began, with all that was done between steps; set by train()
   /// Scalars that the model tells beside the loss (`metric`), of the ranks of this process.
   std::vector<std::pair<std::string, double>> metrics = {};
+  /// Part of the work of products with columns that all ranks together left out.
+  double left_out() const;
 };
 
 struct ExecutorOptions {
@@ -46,6 +48,9 @@ struct ExecutorOptions {
   ProcessOfRank process_of = {};  ///< where there is a job
   /// Steps are traced: the programs were generated with marks.
   bool traced = false;
+  /// Ranks of cpu devices may leave columns out: the programs were generated with marks.
+  bool may_leave_out = false;
+  bool has_marks() const { return traced || may_leave_out; }
 };
 
 /// All ranks of a program in this process, or those of its ranks that are. Not thread-safe: one caller drives it.
@@ -71,6 +76,12 @@ class Executor {
   std::optional<MeasuredStep> measured_step() const;
   /// As `step`, and what each rank of this process spent its time on; nothing for cpu devices.
   std::vector<std::vector<TimedWork>> profile(int64_t step, const BatchSource& data);
+
+  /// From the next step on ranks leave out these parts of the columns of their products (runtime/rank/left_out.h), by
+  /// rank; where options say that they may. Of several processes all call it alike.
+  void leave_out(std::vector<double> parts);
+  /// Those of the next step; all 0 for ranks that have just taken over.
+  const std::vector<double>& left_out() const;
 
   /// Other ranks take over between two steps: those of another program of the same reference, with what these hold of
   /// parameters and states, moved as `migration` says. It has no flaw (verify/migration.h). New ranks have memory of

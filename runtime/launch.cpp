@@ -192,7 +192,7 @@ CompiledRanks compile_ranks(const Program& reference, const SpmdProgram& program
   in_parallel(here, [&](int rank) {
     programs[static_cast<size_t>(rank)].layout =
         options.programs ? options.programs->at(static_cast<size_t>(rank))
-                         : generate(reference, program, cluster, rank, options.executor.traced);
+                         : generate(reference, program, cluster, rank, options.executor.has_marks());
   });
   const double generated = wall_seconds();
 

@@ -44,6 +44,19 @@ struct MarkedWork {
   std::string what = {};      ///< where there is no part, in words
 };
 
+/// A matrix product in the text, of an activation with a weight or of a gradient by one of both, that may be computed
+/// without some columns of the activation (dsl/ir/weight_columns.h).
+struct ColumnProduct {
+  enum class Dim : uint8_t { row, column, sum };
+  int mark = -1;       ///< of its work
+  int set = 0;         ///< of the columns, in DeviceProgram::column_sets
+  Dim dim = Dim::sum;  ///< of hetsynth_matmul: m, n or k
+  /// Its index j is column first + (j / inner) % count.
+  int64_t first = 0, count = 1, inner = 1;
+  int weight = -1;            ///< operand that is a weight: 0 a, 1 w; -1: none
+  bool sums_forward = false;  ///< adds the columns up, in the forward pass
+};
+
 struct DeviceProgram {
   int rank = 0;
   DeviceKind kind = DeviceKind::cpu;
@@ -55,10 +68,12 @@ struct DeviceProgram {
   int64_t arena_bytes = 0;
   std::vector<Slot>
       leaves;  ///< inputs are written before each step; parameters and states hold the new contents after it
-  std::vector<Slot> outputs;                ///< named outputs, readable after a step
-  std::vector<NamedBytes> largest_tensors;  ///< of the arena, the largest first, three at most
-  Slot loss;                                ///< scalar f32, readable after a step; node -1 if the program has none
-  std::vector<MarkedWork> marks;            ///< by number of the mark; none if none were asked for
+  std::vector<Slot> outputs;                   ///< named outputs, readable after a step
+  std::vector<NamedBytes> largest_tensors;     ///< of the arena, the largest first, three at most
+  Slot loss;                                   ///< scalar f32, readable after a step; node -1 if the program has none
+  std::vector<MarkedWork> marks;               ///< by number of the mark; none if none were asked for
+  std::vector<ColumnProduct> column_products;  ///< cpu devices, where there are marks
+  std::vector<int64_t> column_sets;            ///< by set: how many columns it has
 };
 
 /// Source and memory plan of one rank. The entry point is `extern "C" int hetsynth_step(HetsynthContext*)`. `marked`:

@@ -20,7 +20,9 @@ void merge(std::vector<ProductDim>& dims) {
         bool fits = i != j && outer.a == inner.a * inner.extent && outer.w == inner.w * inner.extent &&
                     outer.c == inner.c * inner.extent;
         if (!fits) continue;
-        outer = {outer.extent * inner.extent, inner.a, inner.w, inner.c, outer.name + inner.name};
+        std::vector<int> factors = outer.factors;
+        factors.insert(factors.end(), inner.factors.begin(), inner.factors.end());
+        outer = {outer.extent * inner.extent, inner.a, inner.w, inner.c, outer.name + inner.name, std::move(factors)};
         dims.erase(dims.begin() + long(j));
         merged = true;
       }
@@ -58,7 +60,8 @@ std::optional<Contraction> match_contraction(const LocalOp& op, const Layouts& l
   std::vector<ProductDim> batch, rows, columns, sums;
   for (size_t f = 0; f < op.factors.size(); ++f) {
     if (op.extent(int(f)) == 1) continue;
-    ProductDim dim{op.extent(int(f)), a.coefficients[f], w.coefficients[f], c.coefficients[f], op.factors[f].name};
+    ProductDim dim{op.extent(int(f)), a.coefficients[f],  w.coefficients[f],
+                   c.coefficients[f], op.factors[f].name, {int(f)}};
     bool in_a = mentions_factor(op.inputs[out.a].access, int(f)),
          in_w = mentions_factor(op.inputs[out.w].access, int(f));
     if (op.factors[f].reduced()) {

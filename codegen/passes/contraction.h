@@ -14,6 +14,8 @@ struct ProductDim {
   int64_t extent = 1;
   int64_t a = 0, w = 0, c = 0;
   std::string name;  ///< of the factors it stands for
+  /// These factors, the outermost first.
+  std::vector<int> factors = {};
 };
 
 /// c[batch, m, n] = sum over k of a[batch, m, k] w[batch, k, n], repeated for all `outer` and accumulated over all

@@ -11,6 +11,7 @@
 #include "codegen/interface/abi.h"
 #include "dsl/ir/type.h"
 #include "runtime/rank/half.h"
+#include "runtime/rank/left_out.h"
 #include "runtime/rank/openmp.h"
 
 namespace hetsynth {
@@ -235,6 +236,27 @@ void multiply_halves(int64_t batch, int64_t m, int64_t n, int64_t k, MatrixOpera
   multiply(batch, m, n, k, a, w, c, c_batch, c_row, c_column, accumulate, DType::f32);
 }
 
+void multiply(const MatrixProduct& p) {
+  const MatrixOperand a{p.a, p.a_batch, p.a_row, p.a_column}, w{p.w, p.w_batch, p.w_row, p.w_column};
+  const auto by = [&](const auto& function) {
+    function(p.batch, p.m, p.n, p.k, a, w, p.c, p.c_batch, p.c_row, p.c_column, p.accumulate, p.operands);
+  };
+  if (p.operands == DType::f32)
+    by([](auto... all) { multiply(all...); });
+  else if (p.operands == DType::bf16)
+    by(multiply_halves<Bf16>);
+  else
+    by(multiply_halves<Fp16>);
+}
+
+/// All of it, or what the rank of this thread keeps of it.
+void multiply_kept(const MatrixProduct& product) {
+  if (LeftOutColumns* columns = LeftOutColumns::of_this_thread())
+    columns->multiply(product, [](const MatrixProduct& kept) { multiply(kept); });
+  else
+    multiply(product);
+}
+
 }  // namespace
 }  // namespace hetsynth
 
@@ -242,24 +264,22 @@ extern "C" void hetsynth_matmul(int64_t batch, int64_t m, int64_t n, int64_t k, 
                                 int64_t a_row, int64_t a_column, const float* w, int64_t w_batch, int64_t w_row,
                                 int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                 int accumulate) {
-  hetsynth::multiply(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                     c_column, accumulate != 0, hetsynth::DType::f32);
+  hetsynth::multiply_kept({batch, m, n, k, a, a_batch, a_row, a_column, w, w_batch, w_row, w_column, c, c_batch, c_row,
+                           c_column, accumulate != 0, hetsynth::DType::f32});
 }
 
 extern "C" void hetsynth_matmul_bf16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
                                      int64_t a_row, int64_t a_column, const void* w, int64_t w_batch, int64_t w_row,
                                      int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                      int accumulate) {
-  using namespace hetsynth;
-  multiply_halves<Bf16>(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                        c_column, accumulate != 0, DType::bf16);
+  hetsynth::multiply_kept({batch, m, n, k, a, a_batch, a_row, a_column, w, w_batch, w_row, w_column, c, c_batch, c_row,
+                           c_column, accumulate != 0, hetsynth::DType::bf16});
 }
 
 extern "C" void hetsynth_matmul_fp16(int64_t batch, int64_t m, int64_t n, int64_t k, const void* a, int64_t a_batch,
                                      int64_t a_row, int64_t a_column, const void* w, int64_t w_batch, int64_t w_row,
                                      int64_t w_column, float* c, int64_t c_batch, int64_t c_row, int64_t c_column,
                                      int accumulate) {
-  using namespace hetsynth;
-  multiply_halves<Fp16>(batch, m, n, k, {a, a_batch, a_row, a_column}, {w, w_batch, w_row, w_column}, c, c_batch, c_row,
-                        c_column, accumulate != 0, DType::fp16);
+  hetsynth::multiply_kept({batch, m, n, k, a, a_batch, a_row, a_column, w, w_batch, w_row, w_column, c, c_batch, c_row,
+                           c_column, accumulate != 0, hetsynth::DType::fp16});
 }

@@ -48,6 +48,16 @@ void take_event(const Json& record, RunHistory& out) {
     out.speeds.push_back({step, record.at("device"), number(record, "speed"), number(record, "before")});
   } else if (event == "kept") {
     out.kept.push_back({step, record.at("why")});
+  } else if (event == "remedy") {
+    RemedyRecord remedy{.step = step,
+                        .taken = record.at("taken"),
+                        .now_seconds = number(record, "predicted_now"),
+                        .resized_seconds = number(record, "predicted_resized"),
+                        .divided_seconds = number(record, "predicted_divided"),
+                        .work_left_out = number(record, "work_left_out"),
+                        .left_out = {}};
+    for (const auto& [device, part] : record.at("left_out").items()) remedy.left_out[device] = part.get<double>();
+    out.remedies.push_back(std::move(remedy));
   } else if (event == "division") {
     DivisionRecord division;
     division.step = step;
@@ -135,6 +145,10 @@ std::vector<RunHistory> read_history(const std::string& path) {
       if (!reading.steps.empty() && step.number <= reading.steps.back().number)
         out.push_back(finished(std::exchange(reading, {})));
       reading.steps.push_back(step);
+      if (!record.contains("left_out")) continue;
+      ++reading.history.lossy_steps;
+      for (const auto& [device, part] : record.at("left_out").items())
+        reading.history.most_left_out = std::max(reading.history.most_left_out, part.get<double>());
     } catch (const Json::exception& error) {
       refuse(path, number_of_line, error.what());
     }

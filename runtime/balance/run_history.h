@@ -37,6 +37,15 @@ struct KeptRecord {
   std::string why;
 };
 
+/// What was chosen to do about the speeds of devices (lossy balancing).
+struct RemedyRecord {
+  int64_t step = 0;
+  std::string taken;                                                 ///< "nothing", "resize", "shares", "plan"
+  double now_seconds = 0, resized_seconds = 0, divided_seconds = 0;  ///< predicted of a step; 0: there is no such
+  double work_left_out = 0;                ///< part of the products' work, where columns are left out
+  std::map<std::string, double> left_out;  ///< parts of columns by device
+};
+
 struct RunHistory {
   int64_t first_step = 0, steps = 0;
   double seconds = 0;       ///< of all steps, and of what was done between them
@@ -44,6 +53,9 @@ struct RunHistory {
   std::vector<SpeedRecord> speeds;
   std::vector<DivisionRecord> divisions;
   std::vector<KeptRecord> kept;
+  std::vector<RemedyRecord> remedies;
+  int64_t lossy_steps = 0;   ///< in which devices left columns out
+  double most_left_out = 0;  ///< of a device's products, in such a step
 
   /// Seconds that the steps between the changes that were told of and the divisions they led to took longer than under
   /// these: what dividing anew at once would have saved.

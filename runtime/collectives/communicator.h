@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dsl/ir/space.h"
+#include "runtime/rank/left_out.h"
 #include "runtime/rank/step_trace.h"
 
 namespace hetsynth {
@@ -88,6 +89,7 @@ struct RankTimes {
   double transfer_seconds = 0;  ///< moved or reduced data
   int64_t moved_bytes = 0;      ///< written by this rank in collectives
   double data_seconds = 0;      ///< waited for samples and copied them in, before the step's program began
+  ColumnWork columns = {};      ///< a part of computing; of ranks that may leave columns out
 };
 
 /// One rank's view of the others. Called from that rank's thread only.

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 
+#include "dsl/base/counted.h"
 #include "dsl/base/error.h"
 #include "dsl/base/hash.h"
 #include "dsl/base/new_file.h"
@@ -77,6 +78,7 @@ std::string text_in(const std::map<std::string, std::string>& metadata, const st
 }
 
 constexpr const char *tokenizer_key = "tokenizer", *tokenizer_fingerprint_key = "tokenizer_fingerprint";
+constexpr const char *left_out_steps_key = "left_out_steps", *left_out_work_key = "left_out_work";
 
 CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
   const std::map<std::string, std::string>& metadata = file.metadata();
@@ -99,6 +101,9 @@ CheckpointInfo info_of(const std::string& path, const SafetensorsFile& file) {
   constexpr double largest = std::numeric_limits<double>::max();
   if (metadata.contains("validation_loss"))
     out.validation_loss = number_in<double>(path, metadata, "validation_loss", -largest, largest);
+  if (metadata.contains(left_out_steps_key) || metadata.contains(left_out_work_key))
+    out.left_out = {number_in<int64_t>(path, metadata, left_out_steps_key, 1, largest_step),
+                    number_in<double>(path, metadata, left_out_work_key, 0, double(largest_step))};
   return out;
 }
 
@@ -186,6 +191,10 @@ CheckpointInfo load(const std::string& path, Executor& executor, const std::set<
 
 }  // namespace
 
+std::string text(const LeftOutSteps& left_out) {
+  return fmt::format("{}, in all the work of {:.1f}", counted(left_out.steps, "step"), left_out.work);
+}
+
 TokenOrigin tokenizer_in(const std::map<std::string, std::string>& metadata) {
   return {text_in(metadata, tokenizer_key), text_in(metadata, tokenizer_fingerprint_key)};
 }
@@ -233,6 +242,10 @@ void save_checkpoint(const std::string& path, const Executor& executor, const Ch
     metadata[tokenizer_fingerprint_key] = info.tokenizer.fingerprint;
   }
   if (info.validation_loss) metadata["validation_loss"] = fmt::format("{}", *info.validation_loss);
+  if (info.left_out.steps > 0) {
+    metadata[left_out_steps_key] = std::to_string(info.left_out.steps);
+    metadata[left_out_work_key] = fmt::format("{}", info.left_out.work);
+  }
   const auto tensor = [&](const std::string& name) {
     HostTensor value = executor.read(nodes.at(name));
     const std::string found = not_finite(value);

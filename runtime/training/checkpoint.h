@@ -10,6 +10,15 @@
 
 namespace hetsynth {
 
+/// What a training left out of its products (runtime/rank/left_out.h), in all of its steps so far.
+struct LeftOutSteps {
+  int64_t steps = 0;  ///< in which some device left something out
+  double work = 0;    ///< the sum over these of the part of the products' work that was left out
+  bool operator==(const LeftOutSteps&) const = default;
+};
+/// "120 steps, in all the work of 15.3"; only where there are some.
+std::string text(const LeftOutSteps& left_out);
+
 /// Where a training stands.
 struct CheckpointInfo {
   int64_t next_step = 0;
@@ -21,6 +30,7 @@ struct CheckpointInfo {
   std::string plan = {};                       ///< that the last step was taken under, in words; empty: not known
   std::optional<double> validation_loss = {};  ///< of these parameters, if it was measured
   TokenOrigin tokenizer = {};                  ///< that made the tokens it was trained on, if that is known
+  LeftOutSteps left_out = {};                  ///< training was lossy if there are any
   bool operator==(const CheckpointInfo&) const = default;
 };
 

@@ -88,6 +88,9 @@ void ProgressState::add(const StepReport& report) {
     data = std::max(data, report.ranks[i].data_seconds);
   }
   fold(data_sum_, data);
+  left_out_.clear();
+  for (const RankTimes& rank : report.ranks)
+    left_out_.push_back(rank.columns.flops > 0 ? rank.columns.left_out_flops / rank.columns.flops : 0);
 }
 
 double ProgressState::smoothed_loss() const { return loss_sum_ / weight_; }
@@ -110,6 +113,17 @@ std::string ProgressState::data_text() const {
   return percent < 1 ? "" : fmt::format("  data {:.0f}%", percent);
 }
 
+std::string ProgressState::left_out_text() const {
+  std::string out;
+  size_t devices = 0;
+  for (size_t i = 0; i < std::min(left_out_.size(), devices_.size()); ++i)
+    if (left_out_[i] > 0 && ++devices <= listed_devices)
+      out += fmt::format(" {} {:.0f}%", devices_[i], 100 * left_out_[i]);
+  if (devices > listed_devices)
+    out = fmt::format(" {} devices up to {:.0f}%", devices, 100 * *std::ranges::max_element(left_out_));
+  return out.empty() ? "" : "  lossy" + out;
+}
+
 std::string ProgressState::line() const {
   const std::string last = std::to_string(last_step_);
   std::string out =
@@ -117,7 +131,7 @@ std::string ProgressState::line() const {
   for (const auto& [name, value] : metrics_) out += fmt::format("  {} {:.4f}", name, value);
   if (unit_.per_step > 0) out += fmt::format("  {} {}/s", text_of_rate(units_per_second()), unit_.name);
   if (devices_.size() > 1) out += "  " + idle_text();
-  out += data_text();
+  out += data_text() + left_out_text();
   const double left = static_cast<double>(last_step_ - step_) * seconds_sum_ / weight_;
   if (step_ < last_step_) out += "  left " + text_of_duration(left);
   return out;

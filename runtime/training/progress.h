@@ -40,6 +40,8 @@ class ProgressState {
   std::string idle_text() const;
   /// "  data 12%" where a rank waits for samples; empty where that is less than 1 %.
   std::string data_text() const;
+  /// "  lossy b 48%": what devices leave out of their products.
+  std::string left_out_text() const;
   std::vector<std::string> devices_;
   WorkUnit unit_;
   int64_t last_step_;
@@ -49,7 +51,8 @@ class ProgressState {
   // Sums with exponentially falling weights, and the sum of the weights.
   double weight_ = 0, loss_sum_ = 0, seconds_sum_ = 0;
   std::vector<double> idle_sum_;
-  double data_sum_ = 0;  ///< of the rank that waits longest for samples
+  double data_sum_ = 0;           ///< of the rank that waits longest for samples
+  std::vector<double> left_out_;  ///< part of its products' work that each rank left out in the last step
 };
 
 class Progress {

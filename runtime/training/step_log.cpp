@@ -74,6 +74,11 @@ std::string json_of_step(const StepReport& report, const std::vector<std::string
     out["communication_bytes"][devices[i]] = times.moved_bytes;
     out["memory_bytes"][devices[i]] = arena_bytes[i];
   }
+  if (report.left_out() > 0)
+    for (size_t i = 0; i < devices.size(); ++i) {
+      const ColumnWork& columns = report.ranks[i].columns;
+      out["left_out"][devices[i]] = columns.flops > 0 ? columns.left_out_flops / columns.flops : 0.0;
+    }
   out["resident_bytes"] = peak_resident_bytes();
   return out.dump();
 }

@@ -60,21 +60,23 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   Validations validations(options.validation);
   KeptCheckpoints kept(options.checkpoint, options.keep);
   std::function<std::string()> plan = options.plan;
+  TrainReport out;
   const auto save = [&](int64_t next_step) {
     if (options.checkpoint.empty()) return;
     const bool is_measured = validations.measured_after(next_step - 1);
-    save_checkpoint(options.checkpoint, executor,
-                    {.next_step = next_step,
-                     .samples = samples_before(executor.reference(), data, next_step),
-                     .data = data.description(),
-                     .data_fingerprint = data_fingerprint,
-                     .plan = plan ? plan() : "",
-                     .validation_loss = is_measured ? validations.loss() : std::nullopt,
-                     .tokenizer = data.origin().known() ? data.origin() : options.tokenizer});
+    save_checkpoint(
+        options.checkpoint, executor,
+        {.next_step = next_step,
+         .samples = samples_before(executor.reference(), data, next_step),
+         .data = data.description(),
+         .data_fingerprint = data_fingerprint,
+         .plan = plan ? plan() : "",
+         .validation_loss = is_measured ? validations.loss() : std::nullopt,
+         .tokenizer = data.origin().known() ? data.origin() : options.tokenizer,
+         .left_out = {options.left_out.steps + out.left_out.steps, options.left_out.work + out.left_out.work}});
     if (executor.leads()) kept.written(next_step, is_measured && validations.is_best());
   };
 
-  TrainReport out;
   out.unit = unit;
   std::map<std::string, double> idle;  // seconds, by device
   OptimizerNumbers optimizer(executor);
@@ -112,6 +114,10 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
       }
       out.losses.push_back(report.loss);
       out.seconds += report.seconds;
+      if (const double left_out = report.left_out(); left_out > 0) {
+        ++out.left_out.steps;
+        out.left_out.work += left_out;
+      }
       for (size_t i = 0; i < report.ranks.size(); ++i) idle[executor.device_names()[i]] += report.ranks[i].idle_seconds;
       progress.add(report);
       const OptimizerReport told = is_followed ? optimizer.after(step) : OptimizerReport();
@@ -190,6 +196,7 @@ std::string summary(const TrainReport& report) {
   if (report.devices.size() > 1) out += ", idle";
   for (size_t i = 0; i < report.devices.size() && report.devices.size() > 1; ++i)
     out += fmt::format(" {} {:.0f}%", report.devices[i], 100 * report.idle[i]);
+  if (report.left_out.steps > 0) out += "; lossy: columns were left out in " + text(report.left_out);
   return (report.interrupted ? "stopped after " : report.gave_up ? "ended for want of a gain: " : "") + out;
 }
 

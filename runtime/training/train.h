@@ -8,6 +8,7 @@
 
 #include "dsl/base/error.h"
 #include "runtime/executor.h"
+#include "runtime/training/checkpoint.h"
 #include "runtime/training/kept_checkpoints.h"
 #include "runtime/training/optimizer_numbers.h"
 #include "runtime/training/progress.h"
@@ -45,6 +46,8 @@ struct TrainOptions {
   std::function<void()> before_writing;
   /// What made the tokens of the checkpoint that goes on; the data's own tokenizer, if it is known, takes its place.
   TokenOrigin tokenizer = {};
+  /// What the checkpoint that goes on says of steps before.
+  LeftOutSteps left_out = {};
   /// The plan that steps are taken under now, in words, for the checkpoint; empty: it says nothing of it.
   std::function<std::string()> plan;
   /// The error that a loss which is not finite ends the run with; empty: one that names the step.
@@ -65,6 +68,7 @@ struct TrainReport {
   std::optional<double> validation_loss, best_validation_loss;  ///< of the parameters at the end, and the lowest
   std::vector<std::string> devices;                             ///< that ran at the end, by rank
   std::vector<double> idle;                                     ///< of these: share of the time
+  LeftOutSteps left_out;                                        ///< of the steps done
 };
 
 /// Gradients that overflow in so many steps in a row, each with a smaller scale than the one before, do so because of
