@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A device of a run computes at a part of its planned speed: what a step takes without balancing, with other shares, and
-with columns left out, in one go.
+"""A device of a run computes at a part of its planned speed: what a step takes without balancing, with other shares,
+and with columns left out, in one go.
 
     bench/lossy_balance.py --hetsynth build/hetsynth --slow 0.5
 
-Devices are threads that compute for a part of the time (`duty`), so that a few cores carry all of them; the cluster file
-tells all of them to be equally fast, and the last one is not. All run the same plan. Runs of all modes follow one another
-round by round; a mode's step is the median of the last half of its steps, and of the rounds.
+Devices are threads that compute for a part of the time (`duty`), so that a few cores carry all of them; the cluster
+file tells all of them to be equally fast, and the last one is not. All run the same plan. Runs of all modes follow one
+another round by round; a mode's step is the median of the last half of its steps, and of the rounds.
 """
 import argparse
 import json
@@ -34,15 +34,15 @@ def cluster_of(devices, duty, slow):
 
 
 def words_of(mode):
-    return ["--balance", mode] if mode in ("off", "shares", "plan", "lossy") else ["--balance", "lossy", "--leave-out", mode]
+    return ["--balance", "lossy", "--leave-out", mode] if "=" in mode else ["--balance", mode]
 
 
 def run(options, cluster, mode, folder):
     log = os.path.join(folder, "log")
     if os.path.exists(log):
         os.remove(log)
-    command = [options.hetsynth, "run", *GPT, "--cluster", cluster, "--plan", cluster + ".plan", "--steps", str(options.steps),
-               "--sample", "0", "--log-json", log, *words_of(mode)]
+    command = [options.hetsynth, "run", *GPT, "--cluster", cluster, "--plan", cluster + ".plan", "--steps",
+               str(options.steps), "--sample", "0", "--log-json", log, *words_of(mode)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What leaving columns out does to training: losses of the same steps without loss, and with a part of the columns of one
-or two of four devices left out from the first step to the last.
+"""What leaving columns out does to training: losses of the same steps without loss, and with a part of the columns of
+one or two of four devices left out from the twelfth step to the last.
 
     bench/lossy_curves.py --hetsynth build/hetsynth --steps 2000
 
-Every row is a run of `hetsynth run MODEL --balance lossy --leave-out d3=PART ...`, the first of a model one without. The
-loss is the mean of the last tenth of the steps, that of validation what `--valid` measures at the end. Devices are
-threads of this machine: their number and the plan decide what is left out, not how fast they are.
+Every row is a run of `hetsynth run MODEL --balance lossy --leave-out d3=PART ...`, the first of a model one without.
+The loss is the mean of a tenth of the steps up to there, that of validation what `--valid` measures at the end. Devices
+are threads of this machine: their number and the plan decide what is left out, not how fast they are.
 """
 import argparse
 import json
@@ -19,7 +19,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GPT = "examples/gpt.cpp --set layers=2 --set width=64 --set heads=4 --set seq=32 --batch 16".split()
-VIT = "examples/vit.cpp --set size=tiny --set dropout=0 --batch 32".split()
+VIT = "examples/vit.cpp --set size=tiny --set dropout=0 --set lr=4e-5 --batch 32".split()
 
 
 def pins(names):
@@ -86,8 +86,9 @@ def main():
     options = parser.parse_args()
     options.hetsynth = os.path.abspath(options.hetsynth)
     every = {}
-    print("| model | slow devices | left out of each | of all products | loss at 25 % | at 50 % | at the end | worse by | "
-          "validation |\n|---|---|---|---|---|---|---|---|---|")
+    columns = ["model", "slow devices", "left out of each", "of all products", "loss after a quarter", "half",
+               "all steps", "difference", "validation"]
+    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(options, folder)
         for model in options.models.split(";"):
@@ -101,9 +102,10 @@ def main():
                 at = [statistics.mean(losses[max(0, n - tenth):n]) for n in
                       (options.steps // 4, options.steps // 2, options.steps)]
                 best = best or at[-1]
-                valid = "" if out["valid"] is None else f"{out['valid']:.4f}"
-                print(f"| {model} | {count} | {100 * part:.0f} % | {100 * out['work']:.1f} % | {at[0]:.4f} | {at[1]:.4f} "
-                      f"| {at[2]:.4f} | {100 * (at[2] / best - 1):+.2f} % | {valid} |", flush=True)
+                row = [model, str(count), f"{100 * part:.0f} %", f"{100 * out['work']:.1f} %",
+                       *(f"{loss:.4f}" for loss in at), f"{at[2] - best:+.4f}",
+                       "" if out["valid"] is None else f"{out['valid']:.4f}"]
+                print(f"| {' | '.join(row)} |", flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(every, file)

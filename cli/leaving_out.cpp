@@ -67,7 +67,18 @@ void check_leave_out(const RunOptions& options) {
   parts_by_device(options);
 }
 
-void check_lossy(const RunOptions& options) {
+void check_has_columns(const Compilation& c) {
+  if (!weight_columns(c.reference).uses.empty()) return;
+  throw UserError({.where = {c.model_options.file, 0, 0},
+                   .tag = "balance",
+                   .message = "the model has nothing that a slow device could leave out",
+                   .expected = "matrix products of activations with parameters for --balance lossy",
+                   .found = "none",
+                   .mend = "balance without loss: --balance shares, or --balance plan"},
+                  ExitCode::usage);
+}
+
+void check_lossy_devices(const RunOptions& options) {
   const Compilation& c = options.compilation;
   for (const Device& device : c.cluster.devices)
     if (device.kind == DeviceKind::cuda)
@@ -78,14 +89,6 @@ void check_lossy(const RunOptions& options) {
                        .found = fmt::format("device {} is a GPU", device.name),
                        .mend = "balance without loss: --balance shares, or --balance plan"},
                       ExitCode::usage);
-  if (weight_columns(c.reference).uses.empty())
-    throw UserError({.where = {c.model_options.file, 0, 0},
-                     .tag = "balance",
-                     .message = "the model has nothing that a slow device could leave out",
-                     .expected = "matrix products of activations with parameters for --balance lossy",
-                     .found = "none",
-                     .mend = "balance without loss: --balance shares, or --balance plan"},
-                    ExitCode::usage);
   std::vector<std::string> names;
   for (const PlanDevice& device : c.plan.devices) names.push_back(device.name);
   for (const auto& [device, part] : parts_by_device(options))

@@ -14,9 +14,11 @@ namespace hetsynth::cli {
 /// twice.
 void check_leave_out(const RunOptions& options);
 
-/// Throws UserError if a model, or a device of the plan, cannot leave columns out, or --leave-out names none of its
-/// devices.
-void check_lossy(const RunOptions& options);
+/// Throws UserError if the traced model has no columns that could be left out.
+void check_has_columns(const Compilation& compilation);
+
+/// Throws UserError if a device of the plan cannot leave columns out, or --leave-out names none of them.
+void check_lossy_devices(const RunOptions& options);
 
 /// The parts of --leave-out by rank.
 std::vector<double> left_out_by_hand(const RunOptions& options);

@@ -124,6 +124,7 @@ ExitCode execute(RunOptions& options, Job* job) {
   require_some_device(c.cluster_file);
   run_pipeline(c, "differentiate", options.pipeline);
   check_sample(options, c.reference);
+  if (is_lossy) check_has_columns(c);
   options.program = hash_text(c.reference);
   // Data that cannot be used are told of now, not after a minute of planning.
   options.data = with_default_data(c.reference, options.data);
@@ -155,7 +156,7 @@ ExitCode execute(RunOptions& options, Job* job) {
                       validation ? &validation->data() : nullptr);
   check_targets(options, job);
   if (const auto ended = prepare_plan(c, options.pipeline, {.unverified = options.unverified}, job)) return *ended;
-  if (is_lossy) check_lossy(options);
+  if (is_lossy) check_lossy_devices(options);
   LaunchOptions launching = launch_options(c, options.data.seed, job);
   launching.executor.threads.quiet_seconds = quiet_seconds(c.plan);
   launching.executor.traced = is_traced;

@@ -245,7 +245,7 @@ struct Executor::Impl {
     context.trace = trace;
     if (trace) trace->data_are_there();
     communicator.begin_step();
-    if (rank.columns) rank.columns->begin_step(step);
+    if (rank.columns) rank.columns->begin_step();
     int result = 0;
     try {
       result = work ? rank.device->profile(context, *work) : rank.device->step(context);

@@ -16,8 +16,9 @@ thread_local LeftOutColumns* current = nullptr;
 /// A set has so many groups of columns at most: parts are left out to within a percent or two, and what is copied lies
 /// in longer pieces.
 constexpr int64_t most_groups = 64;
-/// Steps after which it is chosen anew what is left out.
-constexpr int64_t steps_of_a_choice = 10;
+/// Steps in which weights change before it is known which columns are left out first, and steps after which that is
+/// found anew. What is left out stays so: other columns every 10 steps cost three times as much loss (docs/runtime.md).
+constexpr int64_t steps_between_two_looks = 10, steps_between_orders = 200;
 
 int64_t extent_of(const ColumnProduct& place, const MatrixProduct& p) {
   return place.dim == ColumnProduct::Dim::row ? p.m : place.dim == ColumnProduct::Dim::column ? p.n : p.k;
@@ -188,40 +189,53 @@ LeftOutColumns::LeftOutColumns(const DeviceProgram& program)
     const auto groups = size_t((columns + sets_[s].group - 1) / sets_[s].group);
     sets_[s].left_out.assign(groups, false);
     sets_[s].change.assign(groups, 0);
+    sets_[s].order.resize(groups);
+    std::iota(sets_[s].order.begin(), sets_[s].order.end(), size_t(0));
   }
 }
 
 LeftOutColumns* LeftOutColumns::of_this_thread() { return current; }
-
-void LeftOutColumns::begin_step(int64_t step) {
-  step_ = step;
-  looks_ = part_ > 0 && (chosen_part_ == 0 || step == chosen_at_ + steps_of_a_choice - 1);
-  if (looks_)
-    for (Set& set : sets_) std::ranges::fill(set.change, 0);
-  if (part_ == 0) looked_.clear();
-  if (part_ != chosen_part_ || (part_ > 0 && step >= chosen_at_ + steps_of_a_choice)) choose();
-  product_ = -1;
-  current = this;
-}
 
 bool LeftOutColumns::keeps(int set, int64_t column) const {
   const Set& columns = sets_[size_t(set)];
   return !columns.left_out[size_t((column - columns.first) / columns.group)];
 }
 
-void LeftOutColumns::end_step() { current = nullptr; }
+void LeftOutColumns::begin_step() {
+  if (!is_looking()) {
+    looked_.clear();
+    phase_ = 0;
+  }
+  looks_ = is_looking() && (phase_ == 0 || phase_ == steps_between_two_looks);
+  if (known_ && part_ != chosen_part_) choose();
+  product_ = -1;
+  current = this;
+}
+
+void LeftOutColumns::end_step() {
+  current = nullptr;
+  if (!is_looking()) return;
+  if (phase_ == steps_between_two_looks) order_by_change();
+  phase_ = (phase_ + 1) % steps_between_orders;
+}
+
+void LeftOutColumns::order_by_change() {
+  for (Set& set : sets_) {
+    std::ranges::stable_sort(set.order, {}, [&](size_t group) { return set.change[group]; });
+    std::ranges::fill(set.change, 0);
+  }
+  looked_.clear();
+  known_ = true;
+}
 
 void LeftOutColumns::choose() {
   chosen_part_ = part_;
-  chosen_at_ = step_;
   for (Set& set : sets_) {
-    const size_t groups = set.left_out.size();
+    const size_t groups = set.order.size();
+    // One is kept of each set.
     const auto count = std::min(size_t(std::lround(part_ * double(groups))), groups - std::min<size_t>(groups, 1));
-    std::vector<size_t> order(groups);
-    std::iota(order.begin(), order.end(), size_t(0));
-    std::ranges::stable_sort(order, {}, [&](size_t g) { return std::pair(bool(set.left_out[g]), set.change[g]); });
-    std::fill(set.left_out.begin(), set.left_out.end(), false);
-    for (size_t i = 0; i < count; ++i) set.left_out[order[i]] = true;
+    set.left_out.assign(groups, false);
+    for (size_t i = 0; i < count; ++i) set.left_out[set.order[i]] = true;
   }
   for (std::vector<int64_t>& kept : kept_) kept.clear();
 }
@@ -244,9 +258,9 @@ void LeftOutColumns::look_at_weights(const ColumnProduct& place, const MatrixPro
   const bool first = place.weight == 0;
   const void* const weight = first ? p.a : p.w;
   Looked& looked = looked_[{product_, weight}];
-  if (looked.step == step_) return;  // it stands in a loop, and was looked at in an earlier turn
-  const bool is_new = looked.step < 0;
-  looked.step = step_;
+  if (looked.phase == phase_) return;  // it stands in a loop, and was looked at in an earlier turn
+  const bool is_new = looked.phase < 0;
+  looked.phase = phase_;
   const int64_t batch = first ? p.a_batch : p.w_batch, column = first ? p.a_column : p.w_row,
                 others = first ? p.m : p.n, other = first ? p.a_row : p.w_column;
   const int64_t batches = batch == 0 ? 1 : p.batch;

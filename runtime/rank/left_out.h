@@ -45,14 +45,14 @@ class LeftOutColumns {
   /// `program` has marks, and outlives this.
   explicit LeftOutColumns(const DeviceProgram& program);
 
-  /// From the next step on this part of the columns of each product is left out; 0: none, and steps are then what they
-  /// are without this class, to the bit.
+  /// From the next step on this part of the columns of each product is left out, as soon as it is known which: 10 steps
+  /// after this was made. 0: none, and steps are then what they are without this class, to the bit.
   void leave_out(double part) { part_ = part; }
   /// Whether this step keeps a column of a set that the rank has.
   bool keeps(int set, int64_t column) const;
 
-  /// Chooses what this step leaves out, and has the calls of this thread come here until the end of the step.
-  void begin_step(int64_t step);
+  /// Has the calls of this thread come here until the end of the step.
+  void begin_step();
   void end_step();
   /// Null: the thread's calls are as they are.
   static LeftOutColumns* of_this_thread();
@@ -69,14 +69,18 @@ class LeftOutColumns {
   struct Set {
     int64_t first = 0, group = 1;  ///< columns: the first that this rank has, and how many are in a group
     std::vector<bool> left_out;    ///< by group
-    std::vector<double> change;    ///< of the weights' rows, when they were last looked at
+    std::vector<double> change;    ///< of the weights' rows, between two looks at them
+    std::vector<size_t> order;     ///< of groups, those first that are left out first
   };
   /// Weights of a call, as they were when they were looked at.
   struct Looked {
-    int64_t step = -1;
+    int64_t phase = -1;
     std::vector<float> values;
   };
 
+  /// Whether this step, or some other one, looks at weights.
+  bool is_looking() const { return part_ == 0 || !known_; }
+  void order_by_change();
   void choose();
   void look_at_weights(const ColumnProduct& place, const MatrixProduct& product);
   /// Indices of the dimension that are kept, in order.
@@ -87,11 +91,12 @@ class LeftOutColumns {
   const std::vector<ColumnProduct>& products_;
   std::vector<int> by_mark_;  ///< number of the product; -1: none
   std::vector<Set> sets_;
-  std::vector<std::vector<int64_t>> kept_;  ///< by product; empty: not yet known in this choice
+  std::vector<std::vector<int64_t>> kept_;  ///< by product; empty: not yet looked up in this choice
   std::map<std::pair<int, const void*>, Looked> looked_;
   double part_ = 0, chosen_part_ = 0;
-  int64_t step_ = 0, chosen_at_ = 0;
+  int64_t phase_ = 0;   ///< steps since the first of two looks
   bool looks_ = false;  ///< at weights, in this step
+  bool known_ = false;  ///< the orders of sets
   int product_ = -1;    ///< whose work it is
   ColumnWork work_;
 };

@@ -59,6 +59,16 @@ DeviceProgram program_of(ColumnProduct::Dim dim, int64_t first, int64_t count, i
   return out;
 }
 
+constexpr int64_t steps_to_know = 11;
+
+/// Steps after which something is left out.
+void let_it_know(LeftOutColumns& left) {
+  for (int64_t step = 0; step < steps_to_know; ++step) {
+    left.begin_step();
+    left.end_step();
+  }
+}
+
 TEST(LeftOut, AProductIsThatOfTheColumnsThatAreKept) {
   std::mt19937 random(7);
   int left_out_somewhere = 0;
@@ -73,8 +83,9 @@ TEST(LeftOut, AProductIsThatOfTheColumnsThatAreKept) {
     const bool accumulate = random() % 2, is_half = random() % 4 == 0;
     const DeviceProgram program = program_of(dim, first, count, inner);
     LeftOutColumns left(program);
+    let_it_know(left);
     left.leave_out(std::vector{0.1, 0.5, 0.9}[random() % 3]);
-    left.begin_step(0);
+    left.begin_step();
     const auto kept = [&](int64_t index) { return left.keeps(0, first + index / inner % count); };
     std::vector<uint16_t> half_a, half_w;
     if (is_half)
@@ -118,8 +129,9 @@ TEST(LeftOut, AProductIsThatOfTheColumnsThatAreKept) {
 TEST(LeftOut, OtherCallsAreAsTheyAre) {
   const DeviceProgram program = program_of(ColumnProduct::Dim::sum, 0, 8, 1);
   LeftOutColumns left(program);
+  let_it_know(left);
   left.leave_out(0.5);
-  left.begin_step(0);
+  left.begin_step();
   const std::vector<float> ones(64, 1);
   std::vector<float> c(64);
   HetsynthContext context{};
@@ -134,32 +146,44 @@ TEST(LeftOut, OtherCallsAreAsTheyAre) {
   EXPECT_THAT(c, ::testing::Each(8.0f));
 }
 
-/// Columns whose weights change most are kept, and none is left out in one choice after another while others can be.
-TEST(LeftOut, WhatChangesLeastIsLeftOut) {
+TEST(LeftOut, WhatChangedLeastIsLeftOutAndStaysSo) {
   const DeviceProgram program = program_of(ColumnProduct::Dim::sum, 0, 8, 1);
   LeftOutColumns left(program);
-  left.leave_out(0.25);
   std::vector<float> x(64, 1), w(64, 1), c(64);
-  std::vector<std::set<int64_t>> choices;
   HetsynthContext context{};
-  for (int64_t step = 0; step < 100; ++step) {
-    left.begin_step(step);
-    std::set<int64_t> without;
+  /// Steps in which the weights of these two columns change less than others.
+  const auto steps = [&](int64_t count, std::set<int64_t> still) {
+    for (int64_t step = 0; step < count; ++step) {
+      left.begin_step();
+      hetsynth_mark(&context, 1, 0);
+      hetsynth_matmul(1, 8, 8, 8, x.data(), 0, 8, 1, w.data(), 0, 8, 1, c.data(), 0, 8, 1, 0);
+      left.end_step();
+      for (int64_t i = 0; i < 64; ++i) w[size_t(i)] += still.contains(i / 8) ? 0.001f : 1.0f;
+    }
+  };
+  const auto left_out = [&] {
+    std::set<int64_t> out;
     for (int64_t column = 0; column < 8; ++column)
-      if (!left.keeps(0, column)) without.insert(column);
-    EXPECT_EQ(without.size(), 2u);
-    if (choices.empty() || choices.back() != without) choices.push_back(without);
-    hetsynth_mark(&context, 1, 0);
-    hetsynth_matmul(1, 8, 8, 8, x.data(), 0, 8, 1, w.data(), 0, 8, 1, c.data(), 0, 8, 1, 0);
-    left.end_step();
-    for (int64_t row = 0; row < 8; ++row)
-      for (int64_t i = 0; i < 8; ++i) w[size_t(row * 8 + i)] += row < 4 ? 0.001f : 1.0f;  // 0 to 3 change least
-  }
-  ASSERT_GE(choices.size(), 4u);
-  for (size_t i = 1; i < choices.size(); ++i) {
-    EXPECT_LT(*choices[i].rbegin(), 4) << "choice " << i;
-    for (const int64_t column : choices[i]) EXPECT_FALSE(choices[i - 1].contains(column)) << "choice " << i;
-  }
+      if (!left.keeps(0, column)) out.insert(column);
+    return out;
+  };
+  left.leave_out(0.25);
+  steps(steps_to_know, {2, 5});
+  EXPECT_THAT(left_out(), ::testing::IsEmpty()) << "it is not known yet which";
+  steps(1, {2, 5});
+  EXPECT_EQ(left_out(), (std::set<int64_t>{2, 5}));
+  steps(400, {0, 1});
+  EXPECT_EQ(left_out(), (std::set<int64_t>{2, 5})) << "it stays so";
+  left.leave_out(0.125);
+  steps(1, {0, 1});
+  EXPECT_EQ(left_out().size(), 1u);
+  EXPECT_TRUE(left_out().contains(2) || left_out().contains(5)) << "of the same";
+  left.leave_out(0);
+  steps(steps_to_know, {0, 1});
+  EXPECT_THAT(left_out(), ::testing::IsEmpty());
+  left.leave_out(0.25);
+  steps(1, {0, 1});
+  EXPECT_EQ(left_out(), (std::set<int64_t>{0, 1})) << "it is found anew";
 }
 
 std::unique_ptr<BatchSource> data_of(const Program& program) {
@@ -201,14 +225,15 @@ TEST(LeftOut, StepsThatLeaveNothingOutAreAsEver) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       const Plan plan = random_plan(program, cluster, {0.6, 0.4}, seed);
       Training plain(program, plan, cluster, false), lossy(program, plan, cluster, true);
-      for (int64_t step = 0; step < 3; ++step) EXPECT_EQ(plain.step(step), lossy.step(step));
+      int64_t step = 0;
+      for (; step < steps_to_know; ++step) EXPECT_EQ(plain.step(step), lossy.step(step));
       EXPECT_EQ(kept_by(*plain.executor), kept_by(*lossy.executor));
       lossy.executor->leave_out({0, 0.5});
-      for (int64_t step = 3; step < 6; ++step) lossy.step(step);
+      for (int i = 0; i < 3; ++i) lossy.step(step++);
       EXPECT_NE(kept_by(*plain.executor), kept_by(*lossy.executor));
       lossy.executor->leave_out({0, 0});
       copy_parameters(*lossy.executor, *plain.executor);
-      for (int64_t step = 6; step < 9; ++step) EXPECT_EQ(plain.step(step), lossy.step(step));
+      for (int i = 0; i < 3; ++i, ++step) EXPECT_EQ(plain.step(step), lossy.step(step));
       EXPECT_EQ(kept_by(*plain.executor), kept_by(*lossy.executor));
     }
   }
@@ -233,11 +258,12 @@ TEST(LeftOut, AStepIsThatOfAModelWithoutTheColumns) {
     const auto* const first = reinterpret_cast<const float*>(value.bytes.data());
     return std::vector<float>(first, first + inputs * classes);
   };
+  for (int64_t step = 0; step < steps_to_know; ++step) lossy.step(step);
   const std::vector<float> before = weights(*lossy.executor);
+  HostTensor without = lossy.executor->read(w);
   lossy.executor->leave_out({0.5});
-  const double loss = lossy.step(0);
+  const double loss = lossy.step(steps_to_know);
   const std::vector<float> after = weights(*lossy.executor);
-  HostTensor without = zeroed.executor->read(w);
   auto* const values = reinterpret_cast<float*>(without.bytes.data());
   std::vector<bool> left_out;
   for (int64_t row = 0; row < inputs; ++row) {
@@ -248,7 +274,7 @@ TEST(LeftOut, AStepIsThatOfAModelWithoutTheColumns) {
   }
   EXPECT_EQ(std::ranges::count(left_out, true), inputs / 2);
   zeroed.executor->write(w, without);
-  EXPECT_NEAR(zeroed.step(0), loss, 1e-6);
+  EXPECT_NEAR(zeroed.step(steps_to_know), loss, 1e-6);
   const std::vector<float> expected = weights(*zeroed.executor);
   for (int64_t i = 0; i < inputs * classes; ++i)
     if (!left_out[size_t(i / classes)]) {
@@ -260,9 +286,9 @@ TEST(LeftOut, AStepTellsHowMuch) {
   const Program program = small_gpt();
   const Cluster cluster = cpu_cluster({1, 1});
   Training run(program, split_plan(program, cluster, "wte", 1, {0.5, 0.5}), cluster, true);
-  EXPECT_EQ(run.executor->step(0, *run.data).left_out(), 0);
+  for (int64_t step = 0; step < steps_to_know; ++step) EXPECT_EQ(run.executor->step(step, *run.data).left_out(), 0);
   run.executor->leave_out({0, 0.5});
-  const StepReport report = run.executor->step(1, *run.data);
+  const StepReport report = run.executor->step(steps_to_know, *run.data);
   const auto part = [&](size_t rank) {
     return report.ranks[rank].columns.left_out_flops / report.ranks[rank].columns.flops;
   };
