@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-GPT = ["examples/gpt.cpp", "--set", "layers=4", "--set", "width=256", "--set", "heads=4", "--set", "seq=128", "--batch",
+GPT = ["examples/gpt.cpp", "--set", "layers=4", "--set", "width=256", "--set", "heads=4", "--set", "seq=64", "--batch",
        "8"]
 
 
@@ -58,9 +58,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hetsynth", default="build/hetsynth")
     parser.add_argument("--devices", type=int, default=2)
-    parser.add_argument("--duty", type=float, default=0.5, help="of the devices that are as fast as planned")
+    parser.add_argument("--duty", type=float, default=0.25, help="of the devices that are as fast as planned")
     parser.add_argument("--slow", type=float, default=0.5, help="part of its speed that the last one has")
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--modes", default="off,shares,lossy",
                         help="of --balance; one with an equals sign is for --leave-out")

@@ -138,6 +138,26 @@ TEST(Checkpoint, WithoutChecksumsIsReadAsTheStrictestReaderDoes) {
   for (const std::string number : {"nan", "inf", "-inf", "01.5", "1.50", "1,5", ""})
     EXPECT_THAT(message(header(good + R"(,"validation_loss":")" + number + "\"")),
                 HasSubstr("no valid validation_loss"));
+  EXPECT_EQ(message(header(good + R"(,"left_out_steps":"7","left_out_work":"1.5")")), "no error");
+  EXPECT_EQ(read_checkpoint_info(folder.path("bad")).left_out, (LeftOutSteps{7, 1.5}));
+  EXPECT_THAT(message(header(good + R"(,"left_out_work":"1.5")")), HasSubstr("no valid left_out_steps"));
+  for (const std::string number : {"0", "-1", "07", "many"})
+    EXPECT_THAT(message(header(good + R"(,"left_out_work":"1.5","left_out_steps":")" + number + "\"")),
+                HasSubstr("no valid left_out_steps"));
+  for (const std::string number : {"nan", "-0.5", "1.50", ""})
+    EXPECT_THAT(message(header(good + R"(,"left_out_steps":"7","left_out_work":")" + number + "\"")),
+                HasSubstr("no valid left_out_work"));
+}
+
+TEST(Checkpoint, SaysHowMuchWasLeftOut) {
+  TemporaryFolder folder;
+  const LeftOutSteps left_out{120, 15.25};
+  save_checkpoint(folder.path("lossy"), *fake_executor(one_rank()), {.next_step = 200, .left_out = left_out});
+  EXPECT_EQ(read_checkpoint_info(folder.path("lossy")).left_out, left_out);
+  EXPECT_EQ(text(left_out), "120 steps, in all the work of 15.2");
+  save_checkpoint(folder.path("plain"), *fake_executor(one_rank()), {.next_step = 200});
+  EXPECT_EQ(read_checkpoint_info(folder.path("plain")).left_out, LeftOutSteps());
+  EXPECT_THAT(folder.read("plain"), ::testing::Not(HasSubstr("left_out")));
 }
 
 TEST(Checkpoint, HeadersOfTheWrongFormAreToldInOurWords) {

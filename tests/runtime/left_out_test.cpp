@@ -222,7 +222,7 @@ std::map<NodeId, std::vector<std::byte>> kept_by(const Executor& executor) {
 TEST(LeftOut, StepsThatLeaveNothingOutAreAsEver) {
   for (const Program& program : {small_mlp(), small_gpt(), small_recurrent()}) {
     const Cluster cluster = cpu_cluster({2, 1});
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
       const Plan plan = random_plan(program, cluster, {0.6, 0.4}, seed);
       Training plain(program, plan, cluster, false), lossy(program, plan, cluster, true);
       int64_t step = 0;

@@ -61,6 +61,28 @@ TEST(RunHistory, TellsWhatADivisionBroughtByTheStepsAroundIt) {
   EXPECT_TRUE(runs[1].divisions.empty());
 }
 
+TEST(RunHistory, TellsWhatWasLeftOut) {
+  const TemporaryFolder folder;
+  double elapsed = 0;
+  std::string log = steps(0, 30, 0.1, elapsed);
+  log +=
+      "{\"step\":29,\"event\":\"remedy\",\"taken\":\"resize\",\"predicted_now\":0.2,\"predicted_resized\":0.1,"
+      "\"work_left_out\":0.25,\"predicted_divided\":null,\"left_out\":{\"a\":0.0,\"b\":0.5}}\n";
+  for (int step = 30; step < 40; ++step)
+    log += fmt::format("{{\"step\":{},\"seconds\":0.1,\"left_out\":{{\"a\":0.0,\"b\":0.{}}}}}\n", step, 10 + step);
+  folder.write("log", log);
+  const std::vector<RunHistory> runs = read_history(folder.path("log"));
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].lossy_steps, 10);
+  EXPECT_NEAR(runs[0].most_left_out, 0.49, 1e-9);
+  ASSERT_EQ(runs[0].remedies.size(), 1u);
+  const RemedyRecord& remedy = runs[0].remedies[0];
+  EXPECT_EQ(remedy.taken, "resize");
+  EXPECT_NEAR(remedy.resized_seconds, 0.1, 1e-9);
+  EXPECT_EQ(remedy.divided_seconds, 0);
+  EXPECT_NEAR(remedy.left_out.at("b"), 0.5, 1e-9);
+}
+
 TEST(RunHistory, AKilledRunsHalfLineIsPassedOver) {
   const TemporaryFolder folder;
   double elapsed = 0;

@@ -179,6 +179,21 @@ TEST(Progress, WaitingForSamplesIsToldWhereItCounts) {
   EXPECT_EQ(state.line(), "step 0/1  loss 1.0000 (avg 1.0000)  idle fast0 10% slow0 20%  data 25%  left 1s");
 }
 
+TEST(Progress, WhatIsLeftOutIsTold) {
+  ProgressState state({"a", "b"}, {}, 1);
+  StepReport report = report_of(0, 1.0, 1.0, {0.1, 0.2});
+  report.ranks[0].columns.flops = report.ranks[1].columns.flops = 100;
+  report.ranks[1].columns.left_out_flops = 40;
+  EXPECT_NEAR(report.left_out(), 0.2, 1e-12);
+  state.add(report);
+  EXPECT_EQ(state.line(), "step 0/1  loss 1.0000 (avg 1.0000)  idle a 10% b 20%  lossy b 40%  left 1s");
+  EXPECT_THAT(json_of_step(report, {"a", "b"}, {}, {8, 8}), HasSubstr(R"("left_out":{"a":0.0,"b":0.4})"));
+  report = report_of(1, 1.0, 1.0, {0.1, 0.2});
+  state.add(report);
+  EXPECT_THAT(state.line(), Not(HasSubstr("lossy")));
+  EXPECT_THAT(json_of_step(report, {"a", "b"}, {}, {8, 8}), Not(HasSubstr("left_out")));
+}
+
 TEST(Progress, ManyDevicesAreSummedUp) {
   ProgressState state({"a", "b", "c", "d", "e"}, {}, 1);
   state.add(report_of(0, 1.0, 1.0, {0.1, 0.5, 0.2, 0.3, 0.4}));
