@@ -33,29 +33,44 @@ struct Strided {
   int64_t others, other;   ///< how many others there are, and the elements between them
 };
 
-/// Calls copy(packed place, place, count) for pieces of what is taken: `count` elements with these strides. Gives the
-/// strides of what is packed, whose inner index is that of the matrix.
+/// Neighbours among the indices that are kept.
+struct Piece {
+  int64_t first, count;
+};
+
+std::vector<Piece> pieces_of(const std::vector<int64_t>& kept) {
+  std::vector<Piece> out;
+  for (const int64_t index : kept)
+    if (!out.empty() && out.back().first + out.back().count == index)
+      ++out.back().count;
+    else
+      out.push_back({index, 1});
+  return out;
+}
+
+/// Calls copy(packed place, place, count, stride) for pieces of what is taken: `count` elements that lie so far apart.
+/// Gives the strides of what is packed, whose inner index is that of the matrix.
 template <class Copy>
 Strided each_piece(const Strided& matrix, const std::vector<int64_t>& kept, const Copy& copy) {
   const auto count = int64_t(kept.size());
   const bool others_inside = matrix.other <= matrix.taken;
-  Strided packed{matrix.batches, count * matrix.others, others_inside ? matrix.others : 1, matrix.others,
-                 others_inside ? 1 : count};
+  const Strided packed{matrix.batches, count * matrix.others, others_inside ? matrix.others : 1, matrix.others,
+                       others_inside ? 1 : count};
+  const std::vector<Piece> pieces = pieces_of(kept);
   for (int64_t b = 0; b < matrix.batches; ++b) {
+    int64_t to = b * packed.batch;
     if (others_inside) {
-      for (int64_t i = 0; i < count; ++i)
-        copy(b * packed.batch + i * packed.taken, b * matrix.batch + kept[size_t(i)] * matrix.taken, matrix.others,
-             matrix.other);
+      for (const int64_t index : kept) {
+        copy(to, b * matrix.batch + index * matrix.taken, matrix.others, matrix.other);
+        to += matrix.others;
+      }
       continue;
     }
-    for (int64_t o = 0; o < matrix.others; ++o) {
-      const int64_t at = b * packed.batch + o * packed.other, from = b * matrix.batch + o * matrix.other;
-      for (int64_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; next < count && kept[size_t(next)] == kept[size_t(next - 1)] + 1; ++next) {
-        }
-        copy(at + i, from + kept[size_t(i)] * matrix.taken, next - i, matrix.taken);
+    for (int64_t o = 0; o < matrix.others; ++o)
+      for (const Piece& piece : pieces) {
+        copy(to, b * matrix.batch + o * matrix.other + piece.first * matrix.taken, piece.count, matrix.taken);
+        to += piece.count;
       }
-    }
   }
   return packed;
 }
@@ -65,10 +80,11 @@ template <class Element>
 Strided gather(const Element* from, const Strided& matrix, const std::vector<int64_t>& kept, std::vector<Element>& to) {
   to.resize(size_t(matrix.batches * matrix.others) * kept.size());
   return each_piece(matrix, kept, [&](int64_t at, int64_t place, int64_t count, int64_t stride) {
-    if (stride == 1)
-      std::copy_n(from + place, count, to.data() + at);
+    Element* const out = to.data() + at;
+    if (stride == 1)  // mostly a few elements, for which no function is called
+      for (int64_t i = 0; i < count; ++i) out[i] = from[place + i];
     else
-      for (int64_t i = 0; i < count; ++i) to[size_t(at + i)] = from[place + i * stride];
+      for (int64_t i = 0; i < count; ++i) out[i] = from[place + i * stride];
   });
 }
 
@@ -149,10 +165,12 @@ void put_rows(const MatrixProduct& p, const std::vector<int64_t>& kept, const st
     });
   }
   each_piece(result, kept, [&](int64_t at, int64_t place, int64_t count, int64_t stride) {
-    for (int64_t i = 0; i < count; ++i) {
-      float& element = p.c[place + i * stride];
-      element = (p.accumulate ? element : 0) + rows[size_t(at + i)];
-    }
+    float* const element = p.c + place;
+    const float* const row = rows.data() + at;
+    if (p.accumulate)
+      for (int64_t i = 0; i < count; ++i) element[i * stride] += row[i];
+    else
+      for (int64_t i = 0; i < count; ++i) element[i * stride] = row[i];
   });
 }
 
