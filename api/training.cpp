@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "api/caller_data.h"
+#include "api/evaluating.h"
+#include "api/source_ahead.h"
 #include "dsl/base/suggest.h"
 #include "pipeline/report.h"
 #include "runtime/data/data_ahead.h"
@@ -16,34 +18,25 @@
 namespace hetsynth::api {
 namespace {
 
-/// Proves a plan and checks its source, as before a run; throws UserError where that speaks against it.
-void require_right(Plan::Impl& plan, bool unverified) {
+/// Handles of one plan may lie with several threads.
+void require_right_plan(Plan::Impl& plan, bool unverified) {
   const std::lock_guard lock(plan.mutex);
-  Compilation& c = plan.compilation;
-  c.check_work = usual_check_work;
-  run_pipeline(c, "verify", {});
-  const bool proved = plan.proved();
-  if (!proved && !unverified)
-    throw UserError({.message = "this plan is not proved to compute the model, so it is not run",
-                     .found = c.verification.summary,
-                     .mend = "TrainingOptions::unverified runs it all the same",
-                     .detail = verify_text(c)},
-                    c.verification.verdict == Verdict::refuted ? ExitCode::refuted : ExitCode::unknown);
-  run_pipeline(c, proved ? "check" : "generate", {});
-  if (proved && !unverified && c.source_check.verdict == Verdict::refuted)
-    throw UserError({.message = "the generated source does not do what the plan says, so it is not run",
-                     .found = c.source_check.worst().summary,
-                     .detail = source_check_text(c.source_check, c.reference)},
-                    ExitCode::refuted);
+  require_right(plan.compilation, unverified);
 }
 
 }  // namespace
 
 struct Training::Impl {
   Impl(const Plan& of, TrainingOptions given) : plan(of.impl()), options(std::move(given)), seed(options.seed) {
+    if (options.source && !options.data.empty())
+      throw UserError({.tag = "data",
+                       .message = "steps that are given no data would have them from two places",
+                       .expected = "TrainingOptions::data or TrainingOptions::source",
+                       .found = "both"},
+                      ExitCode::usage);
     // Data that cannot be used are told of before the proof, which takes time.
     if (!options.data.empty()) open();
-    require_right(*plan, options.unverified);
+    require_right_plan(*plan, options.unverified);
     inputs = step_inputs(c().reference);
     start();
   }
@@ -51,6 +44,7 @@ struct Training::Impl {
   const Compilation& c() const { return plan->compilation; }
 
   void start() {
+    evaluating.reset();  // it has the parameters of this executor
     executor.reset();
     executor = launch(
         c().reference, c().plan.program, c().cluster,
@@ -72,6 +66,21 @@ struct Training::Impl {
     const StepReport report = executor->step(next_step, source);
     ++next_step;
     return {report.step, report.loss, report.seconds, {report.metrics.begin(), report.metrics.end()}};
+  }
+
+  /// Of a step that is given no data.
+  const BatchSource& next_data() {
+    if (options.source) {
+      if (!source_ahead) source_ahead.emplace(options.source, inputs, place);
+      return source_ahead->of_step(next_step);
+    }
+    if (!data) open();
+    return *ahead;
+  }
+
+  Evaluating& evaluation() {
+    if (!evaluating) evaluating.emplace(c(), *executor, options.unverified);
+    return *evaluating;
   }
 
   const BatchSource& last_data() { return data ? static_cast<const BatchSource&>(*data) : own_data(); }
@@ -100,6 +109,7 @@ struct Training::Impl {
     tokenizer = info.tokenizer;
     if (info.samples) place = {info.next_step, *info.samples};
     own.reset();
+    source_ahead.reset();
     if (data) open();
   }
 
@@ -113,7 +123,9 @@ struct Training::Impl {
   std::unique_ptr<BatchSource> data;  ///< of TrainingOptions::data
   std::optional<DataAhead> ahead;     ///< the same
   std::optional<CallerData> own;
+  std::optional<SourceAhead> source_ahead;  ///< of TrainingOptions::source
   std::unique_ptr<Executor> executor;
+  std::optional<Evaluating> evaluating;  ///< from the first evaluation on
 };
 
 namespace {
@@ -169,10 +181,15 @@ StepResult Training::step(const SampleSource& source) {
 }
 
 StepResult Training::step() {
-  return with_own_errors([&] {
-    if (!impl_->data) impl_->open();
-    return impl_->step(*impl_->ahead);
-  });
+  return with_own_errors([&] { return impl_->step(impl_->next_data()); });
+}
+
+EvaluationResult Training::evaluate(const std::string& data, int64_t batches) {
+  return with_own_errors([&] { return impl_->evaluation().over(data, batches); });
+}
+
+EvaluationResult Training::evaluate(const SampleSource& source, int64_t batches) {
+  return with_own_errors([&] { return impl_->evaluation().over(source, batches); });
 }
 
 int64_t Training::next_step() const { return impl_->next_step; }

@@ -44,6 +44,9 @@ Command add_elastic(CLI::App& app) {
       ->check(above_zero());
   command->add_option("--launcher", options->launcher.program, "The program that starts processes")
       ->capture_default_str();
+  command->add_flag("--json", options->json,
+                    "Report as JSON, one object for each start of the run that ends by itself; all else goes to "
+                    "standard error");
   command->add_option("more", options->more, "Words for hetsynth run, after --");
   return [options]() {
     if (std::filesystem::exists(options->checkpoint) && !options->resume)

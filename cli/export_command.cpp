@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <variant>
@@ -30,7 +31,38 @@ namespace {
 struct ExportOptions {
   std::string checkpoint, map, merge, out, tokenizer;
   std::vector<std::string> metadata;  ///< "KEY=VALUE"
+  bool json = false;
 };
+
+/// What was written, and what was not.
+struct Exported {
+  int64_t tensors = 0, bytes = 0;
+  int64_t merged = 0;                         ///< parameters that adapters were added to
+  int64_t left = 0;                           ///< tensors that stay in the checkpoint
+  std::vector<std::string> not_of_optimizer;  ///< those of them that are not the optimizer's
+};
+
+std::string text_of(const ExportOptions& options, const Exported& done) {
+  return fmt::format(
+      "{}: {}, {}{}; left in the checkpoint: {}{}\n", options.out, counted(done.tensors, "tensor"),
+      text_of_bytes(done.bytes),
+      options.merge.empty() ? "" : fmt::format("; adapters merged into {}", counted(done.merged, "parameter")),
+      counted(done.left, "tensor"),
+      done.not_of_optimizer.empty()
+          ? ""
+          : fmt::format(", and among them what is not the optimizer's: {}", short_list(done.not_of_optimizer)));
+}
+
+std::string json_of(const ExportOptions& options, const Exported& done, bool gguf) {
+  const nlohmann::ordered_json out{{"file", options.out},
+                                   {"format", gguf ? "gguf" : "safetensors"},
+                                   {"tensors", done.tensors},
+                                   {"bytes", done.bytes},
+                                   {"merged_parameters", done.merged},
+                                   {"left", done.left},
+                                   {"left_not_of_optimizer", done.not_of_optimizer}};
+  return out.dump(2) + "\n";
+}
 
 /// Among what else is a safetensors file, other programs' and our checkpoints, those that this command wrote.
 constexpr const char* written_by = "hetsynth export";
@@ -118,11 +150,13 @@ ExitCode write(const ExportOptions& options) {
   }
   std::vector<TensorEntry> entries;
   std::map<std::string, const ExportedWeights::Exported*> by_name;
-  int64_t bytes = 0;
+  Exported done;
+  done.tensors = int64_t(weights.tensors.size());
+  if (merged) done.merged = merged->parameters();
   for (const ExportedWeights::Exported& exported : weights.tensors) {
     entries.push_back(exported.entry);
     by_name[exported.entry.name] = &exported;
-    bytes += element_count(exported.entry.type.shape) * size_bytes(exported.entry.type.dtype);
+    done.bytes += element_count(exported.entry.type.shape) * size_bytes(exported.entry.type.dtype);
   }
   ExportedValues values(weights,
                         [&](const std::string& name) { return merged ? merged->read(file, name) : file.read(name); });
@@ -132,20 +166,12 @@ ExitCode write(const ExportOptions& options) {
     write_gguf(options.out, entries_of(options, *gguf, map, file), entries, value_of);
   else
     write_safetensors(options.out, entries, {{"format", "pt"}, {"written_by", written_by}}, value_of);
-  int64_t left = 0;
-  std::vector<std::string> not_of_optimizer;
   for (const std::string& name : weights.left) {
     if (merged && merged->uses(name)) continue;
-    ++left;
-    if (!file.types().contains(parameter_of_state(name))) not_of_optimizer.push_back(name);
+    ++done.left;
+    if (!file.types().contains(parameter_of_state(name))) done.not_of_optimizer.push_back(name);
   }
-  fmt::print("{}: {}, {}{}; left in the checkpoint: {}{}\n", options.out, counted(int64_t(entries.size()), "tensor"),
-             text_of_bytes(bytes),
-             merged ? fmt::format("; adapters merged into {}", counted(merged->parameters(), "parameter")) : "",
-             counted(left, "tensor"),
-             not_of_optimizer.empty()
-                 ? ""
-                 : fmt::format(", and among them what is not the optimizer's: {}", short_list(not_of_optimizer)));
+  fmt::print("{}", options.json ? json_of(options, done, gguf.has_value()) : text_of(options, done));
   return ExitCode::done;
 }
 
@@ -171,6 +197,7 @@ Command add_export(CLI::App& app) {
       ->add_option("--metadata", options->metadata,
                    "For GGUF: what the rules ask for, or any other entry: --metadata general.name=tuned")
       ->type_name("KEY=VALUE");
+  command->add_flag("--json", options->json, "Report as JSON");
   return [options]() { return write(*options); };
 }
 

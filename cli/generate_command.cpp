@@ -17,6 +17,7 @@
 #include "dsl/base/hash.h"
 #include "dsl/base/output_file.h"
 #include "pipeline/report.h"
+#include "runtime/rank/arena.h"
 #include "runtime/rank/interrupt.h"
 #include "runtime/rank/notice.h"
 #include "runtime/tokenizers/text_stream.h"
@@ -78,6 +79,7 @@ std::string json_of(const GenerateOptions& options, const GenerationProgram& pro
                              {"prompt_seconds", found.prompt_seconds},
                              {"seconds", found.seconds},
                              {"tokens_per_second", tokens_per_second(found)},
+                             {"resident_bytes", peak_resident_bytes()},
                              {"complete", found.complete}};
   if (!reason.empty()) out["why_whole_windows"] = reason;
   return out.dump(2) + "\n";

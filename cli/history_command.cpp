@@ -1,4 +1,5 @@
-// hetsynth history: what happened to a run between its steps, what it cost and what it brought.
+// hetsynth history: what happened to a run between its steps (other divisions of the work and what they brought,
+// validations, checkpoints), from its log.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -62,6 +63,32 @@ std::string text_of(const RemedyRecord& remedy) {
   return out;
 }
 
+std::string text_of(const RunHistory& run, const ValidationRecord& measured) {
+  std::string out = measured.loss ? fmt::format("validation loss {:.4f}{}", *measured.loss,
+                                                measured.best ? ", the lowest so far" : "")
+                                  : "validation without a loss: it was interrupted, or is no finite number";
+  for (const auto& [name, value] : measured.metrics) out += fmt::format("  {} {:.4f}", name, value);
+  out += fmt::format(" ({} in {})", counted(measured.batches, "batch", "batches"), seconds_text(measured.seconds));
+  for (const CheckpointRecord& checkpoint : run.checkpoints)
+    if (checkpoint.step == measured.step && !checkpoint.kept.empty())
+      out += fmt::format("; kept as {}", fmt::join(checkpoint.kept, ", "));
+  return out;
+}
+
+/// The lowest loss and the newest checkpoint; empty: the log has neither.
+std::string summary_of_validations(const RunHistory& run) {
+  std::string out;
+  if (const ValidationRecord* best = run.best_validation())
+    out += fmt::format("  the lowest of {}: {:.4f} after step {}\n",
+                       counted(int64_t(run.validations.size()), "validation loss", "validation losses"), *best->loss,
+                       best->step);
+  if (!run.checkpoints.empty())
+    out += fmt::format("  {} written, the last one {} after step {}\n",
+                       counted(int64_t(run.checkpoints.size()), "checkpoint"), run.checkpoints.back().file,
+                       run.checkpoints.back().step);
+  return out;
+}
+
 std::string text_of(const RunHistory& run) {
   std::string out =
       fmt::format("steps {} to {}: {} in {}, the median step {}\n", run.first_step, run.first_step + run.steps - 1,
@@ -70,6 +97,7 @@ std::string text_of(const RunHistory& run) {
     out += fmt::format("  lossy: columns of products were left out in {}, up to {:.0f} % of a device's\n",
                        counted(run.lossy_steps, "step"), 100 * run.most_left_out);
   std::vector<Line> lines;
+  for (const ValidationRecord& measured : run.validations) lines.emplace_back(measured.step, text_of(run, measured));
   for (const SpeedRecord& speed : run.speeds)
     lines.emplace_back(speed.step, fmt::format("{} at {:.2f} of its planned speed, before at {:.2f}", speed.device,
                                                speed.speed, speed.before));
@@ -78,7 +106,9 @@ std::string text_of(const RunHistory& run) {
   for (const KeptRecord& kept : run.kept) lines.emplace_back(kept.step, "nothing changed: " + kept.why);
   std::ranges::stable_sort(lines, {}, &Line::first);
   for (const auto& [step, words] : lines) out += fmt::format("  after step {:>6}  {}\n", step, words);
-  if (lines.empty()) return out + "  nothing happened but steps\n";
+  const std::string summary = summary_of_validations(run);
+  if (lines.empty() && summary.empty()) return out + "  nothing happened but steps\n";
+  out += summary;
   if (run.divisions.empty()) return out;
   double saved = 0, paused = 0;
   for (const DivisionRecord& division : run.divisions) {
@@ -100,6 +130,7 @@ Json json_of(const RunHistory& run) {
            {"lost_by_delay_seconds", run.lost_by_delay()}};
   out["lossy_steps"] = run.lossy_steps;
   out["speeds"] = out["divisions"] = out["kept"] = out["remedies"] = Json::array();
+  out["validations"] = out["checkpoints"] = Json::array();
   for (const SpeedRecord& speed : run.speeds)
     out["speeds"].push_back(
         {{"step", speed.step}, {"device", speed.device}, {"speed", speed.speed}, {"before", speed.before}});
@@ -122,6 +153,19 @@ Json json_of(const RunHistory& run) {
                                {"predicted_divided", r.divided_seconds},
                                {"work_left_out", r.work_left_out},
                                {"left_out", r.left_out}});
+  for (const ValidationRecord& v : run.validations) {
+    out["validations"].push_back({{"step", v.step},
+                                  {"loss", v.loss ? Json(*v.loss) : Json(nullptr)},
+                                  {"best", v.best},
+                                  {"batches", v.batches},
+                                  {"samples", v.samples},
+                                  {"seconds", v.seconds}});
+    if (!v.metrics.empty()) out["validations"].back()["metrics"] = v.metrics;
+  }
+  for (const CheckpointRecord& c : run.checkpoints)
+    out["checkpoints"].push_back({{"step", c.step}, {"file", c.file}, {"kept", c.kept}});
+  if (const ValidationRecord* best = run.best_validation())
+    out["best_validation"] = {{"step", best->step}, {"loss", *best->loss}};
   return out;
 }
 
@@ -143,7 +187,9 @@ ExitCode show(const HistoryOptions& options) {
 Command add_history(CLI::App& app) {
   auto options = std::make_shared<HistoryOptions>();
   CLI::App* command = app.add_subcommand(
-      "history", "Tell what happened to a run between its steps, what it cost and what it brought, from its log");
+      "history",
+      "Tell what happened to a run between its steps, from its log: changes of devices and what became of them, "
+      "validations, checkpoints");
   command->add_option("file", options->file, "Log, as run --log-json writes it")->required();
   command->add_flag("--json", options->json, "Report as JSON");
   return [options]() { return show(*options); };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
@@ -22,6 +23,7 @@ namespace {
 struct JoinOptions {
   std::string host, address, checkpoint, cluster_file;
   double patience = 60;
+  bool json = false;
 };
 
 constexpr std::chrono::milliseconds between_looks{200};
@@ -83,13 +85,19 @@ ExitCode wait_for_answer(const JoinOptions& options, const ElasticNotice& run, c
   for (bool asked_to_stop = false;; std::this_thread::sleep_for(between_looks)) {
     const std::optional<JoinAnswer> answer = answer_to(options, run.run, ticket.id());
     if (answer && answer->state == JoinAnswer::State::joined) {
-      fmt::print("{} takes part in the run from step {} on\n", options.host, answer->step);
+      if (options.json)
+        fmt::print(
+            "{}\n",
+            nlohmann::ordered_json{{"host", options.host}, {"step", answer->step}, {"model", run.model}}.dump(2));
+      else
+        fmt::print("{} takes part in the run from step {} on\n", options.host, answer->step);
       return ExitCode::done;
     }
     if (answer && answer->state == JoinAnswer::State::refused) throw UserError(answer->why, answer->code);
     if (answer && !is_heard) {
       is_heard = true;
-      fmt::print("{} asks to join the run of {} on {}\n", options.host, run.model, fmt::join(run.hosts, ", "));
+      fmt::print(options.json ? stderr : stdout, "{} asks to join the run of {} on {}\n", options.host, run.model,
+                 fmt::join(run.hosts, ", "));
       std::fflush(stdout);
     }
     if (interrupt.requested() && !asked_to_stop) {
@@ -153,6 +161,7 @@ Command add_join(CLI::App& app) {
   command->add_option("--patience", options->patience, "Seconds in which the run's supervisor has to read the request")
       ->capture_default_str()
       ->check(at_least(1));
+  command->add_flag("--json", options->json, "Report as JSON, when the run has taken the host in");
   return [options]() { return join(*options); };
 }
 

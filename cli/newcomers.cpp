@@ -11,6 +11,8 @@
 namespace hetsynth::cli {
 namespace {
 
+std::FILE* said_on = stdout;
+
 /// Planning and proving beside a run takes a fourth of a core from ranks that want all of it.
 constexpr int nice_beside = 5;
 
@@ -37,9 +39,11 @@ void take_in(const JoinRequest& request, const Launcher& launcher, const std::fu
 }  // namespace
 
 void say(const std::string& words) {
-  fmt::print("elastic: {}\n", words);
-  std::fflush(stdout);
+  fmt::print(said_on, "elastic: {}\n", words);
+  std::fflush(said_on);
 }
+
+void say_beside() { said_on = stderr; }
 
 void Newcomers::look_around(JoinDesk& desk, Crew& crew, const PlannedRun& plan) {
   hear(desk);

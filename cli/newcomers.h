@@ -22,8 +22,10 @@ struct Change {
   std::vector<std::string> hosts;  ///< that are taken in
 };
 
-/// Prints a line of the supervisor's.
+/// Prints a line of the supervisor's: on standard output, or on standard error from `say_beside` on, where standard
+/// output is for the records of the runs.
 void say(const std::string& words);
+void say_beside();
 
 class Newcomers {
  public:

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dsl/ir/evaluation.h"
+#include "pipeline/evaluation.h"
 #include "pipeline/report.h"
 #include "runtime/processes/placement.h"
 #include "runtime/rank/notice.h"
@@ -64,9 +65,7 @@ void ask_for_evaluation(Compilation& compilation, const Job* job) {
 }
 
 void plan_beside(Compilation& compilation, const Compilation& running, const Executor& executor, const Job* job) {
-  const std::vector<int64_t> taken = executor.arena_bytes();
-  for (size_t rank = 0; rank < taken.size(); ++rank)
-    compilation.memory_taken[executor.device_names()[rank]] = taken[rank];
+  leave_memory_to(executor, compilation);
   if (!job) return;
   compilation.keep_devices = true;
   for (const std::string& device : running.left_out) compilation.without.push_back(device);

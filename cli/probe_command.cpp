@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -90,20 +91,26 @@ std::string number_of(const std::vector<Device>& devices) {
   return counted(int64_t(devices.size()), devices.front().kind == DeviceKind::cuda ? "GPU" : "core");
 }
 
-std::string row(const char* what, double declared, double measured, const char* unit) {
-  return fmt::format("  {:<22} {:>12.4g} {:>12.4g}  {}\n", what, declared, measured, unit);
-}
+/// A value as the cluster file had it, and as it was measured.
+struct Row {
+  const char* what;
+  double before, measured;
+  const char* unit;
+};
 
-void print_speeds(const std::vector<Device>& devices, const DeviceSpeed& speed) {
+std::vector<Row> speeds(const std::vector<Device>& devices, const DeviceSpeed& speed) {
+  std::vector<Row> out;
+  const auto row = [&](const char* what, double before, double measured, const char* unit) {
+    out.push_back({what, before, measured, unit});
+  };
   const Device& first = devices.front();
   auto taken = [&](OperatorClass operators) {
     return first.compute_speed(operators).flops_per_second / first.duty / 1e9;
   };
-  fmt::print("{}{}{}",
-             row("matrix products", taken(OperatorClass::matmul), *speed.matmul_flops_per_second / 1e9, "GFLOP/s"),
-             row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
-                 *speed.matmul_call_seconds * 1e6, "us"),
-             row("loops", taken(OperatorClass::loop), *speed.loop_flops_per_second / 1e9, "GFLOP/s"));
+  row("matrix products", taken(OperatorClass::matmul), *speed.matmul_flops_per_second / 1e9, "GFLOP/s");
+  row("call of a product", first.compute_speed(OperatorClass::matmul).call_seconds * first.duty * 1e6,
+      *speed.matmul_call_seconds * 1e6, "us");
+  row("loops", taken(OperatorClass::loop), *speed.loop_flops_per_second / 1e9, "GFLOP/s");
   const std::pair<const char*, std::optional<double> DeviceSpeed::*> by_type[] = {
       {"products in TF32", &DeviceSpeed::matmul_tf32_flops_per_second},
       {"products in bf16", &DeviceSpeed::matmul_bf16_flops_per_second},
@@ -111,34 +118,76 @@ void print_speeds(const std::vector<Device>& devices, const DeviceSpeed& speed) 
   for (const auto& [what, value] : by_type)
     if (speed.*value) {
       const std::optional<double> before = first.measured.*value ? first.measured.*value : first.declared.*value;
-      fmt::print("{}", row(what, before.value_or(0) / 1e9, *(speed.*value) / 1e9, "GFLOP/s"));
+      row(what, before.value_or(0) / 1e9, *(speed.*value) / 1e9, "GFLOP/s");
     }
   if (speed.convolution_flops_per_second)
-    fmt::print("{}", row("convolutions", taken(OperatorClass::convolution), *speed.convolution_flops_per_second / 1e9,
-                         "GFLOP/s"));
+    row("convolutions", taken(OperatorClass::convolution), *speed.convolution_flops_per_second / 1e9, "GFLOP/s");
   if (speed.loop_call_seconds)
-    fmt::print("{}", row("call of a loop", first.compute_speed(OperatorClass::loop).call_seconds * first.duty * 1e6,
-                         *speed.loop_call_seconds * 1e6, "us"));
-  fmt::print("{}", row("memory", first.memory_bytes_per_second() / first.duty / 1e9,
-                       *speed.memory_bytes_per_second / 1e9, "GB/s"));
+    row("call of a loop", first.compute_speed(OperatorClass::loop).call_seconds * first.duty * 1e6,
+        *speed.loop_call_seconds * 1e6, "us");
+  row("memory", first.memory_bytes_per_second() / first.duty / 1e9, *speed.memory_bytes_per_second / 1e9, "GB/s");
+  return out;
 }
 
+/// What a command tells: lines for people as they come, or an object at the end.
+class Report {
+ public:
+  explicit Report(bool json) : json_(json) {}
+  void tell(const std::string& host, const std::vector<Device>& devices, const std::vector<Row>& rows) {
+    if (!json_) {
+      fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", number_of(devices), "each",
+                 "was taken", "measured");
+      for (const Row& row : rows)
+        fmt::print("  {:<22} {:>12.4g} {:>12.4g}  {}\n", row.what, row.before, row.measured, row.unit);
+      return;
+    }
+    Json& measured = out_["hosts"].emplace_back(Json{{"host", host}, {"devices", devices.size()}})["measured"];
+    for (const Row& row : rows)
+      measured.push_back(
+          {{"what", row.what}, {"was_taken", row.before}, {"measured", row.measured}, {"unit", row.unit}});
+  }
+  void tell(const Cluster& cluster, const LinkProbeResult& found) {
+    if (!json_) return print_links(cluster, found);
+    for (const PairLink& pair : found.pairs)
+      out_["links"].push_back({{"first", cluster.hosts[size_t(pair.first)].name},
+                               {"second", cluster.hosts[size_t(pair.second)].name},
+                               {"bytes_per_second", pair.link.bandwidth_bytes_per_second},
+                               {"latency_seconds", pair.link.latency_seconds}});
+    for (size_t process = 0; process < found.message_bytes_per_second.size(); ++process)
+      out_["message_bytes_per_second"][cluster.hosts[process].name] = found.message_bytes_per_second[process];
+  }
+  void written(const std::string& file) {
+    if (json_)
+      out_["file"] = file;
+    else
+      fmt::print("written to {}\n", file);
+  }
+  void end() const {
+    if (json_) fmt::print("{}\n", out_.dump(2));
+  }
+
+ private:
+  using Json = nlohmann::ordered_json;
+  static void print_links(const Cluster& cluster, const LinkProbeResult& found);
+
+  const bool json_;
+  Json out_ = Json::object();
+};
+
 /// Measures the devices of the host, and tells what was found.
-MeasuredHost measured_host(const Cluster& cluster, const std::string& host, double seconds) {
+MeasuredHost measured_host(const Cluster& cluster, const std::string& host, double seconds, Report& report) {
   const std::vector<Device> devices = devices_of(cluster, host);
   const ProbeResult result = measure(devices, seconds);
-  fmt::print("{} of this machine at work at the same time\n  {:<22} {:>12} {:>12}\n", number_of(devices), "each",
-             "was taken", "measured");
-  print_speeds(devices, result.speed);
+  std::vector<Row> rows = speeds(devices, result.speed);
   MeasuredHost measured{.name = host, .device = result.speed, .inside = {}};
   if (devices.size() > 1) {
     const Link& inside = cluster.hosts[size_t(devices.front().host)].inside;
-    fmt::print(
-        "{}{}",
-        row("link", inside.bandwidth_bytes_per_second / 1e9, result.link.bandwidth_bytes_per_second / 1e9, "GB/s"),
-        row("latency", inside.latency_seconds * 1e6, result.link.latency_seconds * 1e6, "us"));
+    rows.push_back(
+        {"link", inside.bandwidth_bytes_per_second / 1e9, result.link.bandwidth_bytes_per_second / 1e9, "GB/s"});
+    rows.push_back({"latency", inside.latency_seconds * 1e6, result.link.latency_seconds * 1e6, "us"});
     measured.inside = result.link;
   }
+  report.tell(host, devices, rows);
   return measured;
 }
 
@@ -191,7 +240,7 @@ std::string with_all_measured(Job& job, const Cluster& cluster, std::string text
   return text;
 }
 
-void print_links(const Cluster& cluster, const LinkProbeResult& found) {
+void Report::print_links(const Cluster& cluster, const LinkProbeResult& found) {
   fmt::print("links between hosts, both directions at the same time\n");
   for (const PairLink& pair : found.pairs)
     fmt::print("  {:<22} {:<22} {:>10.4g} Mb/s {:>10.4g} us\n", cluster.hosts[size_t(pair.first)].name,
@@ -215,6 +264,7 @@ struct ProbeCommand {
   std::string cluster, out, host;
   double seconds = 0.4;
   bool links = false;
+  bool json = false;
 };
 
 ExitCode probe(const ProbeCommand& options, Job* job) {
@@ -226,11 +276,12 @@ ExitCode probe(const ProbeCommand& options, Job* job) {
                     ExitCode::usage);
   std::string text = read_file(options.cluster, "cluster file", max_cluster_file_bytes);
   const Cluster cluster = parse_cluster(text, options.cluster);
+  Report report(options.json);
   MeasuredHost own{.name = host_of(cluster, options.host, job), .device = {}, .inside = {}, .adds = options.links};
-  if (!options.links) own = measured_host(cluster, own.name, options.seconds);
+  if (!options.links) own = measured_host(cluster, own.name, options.seconds, report);
   if (job) {
     const LinkProbeResult links = probe_links(*job, {.seconds = options.seconds});
-    print_links(cluster, links);
+    report.tell(cluster, links);
     if (job->count() > 1) own.outside = outside_of(links, job->process());
     add_messages(cluster, links.message_bytes_per_second[size_t(job->process())], &own);
     text =
@@ -240,8 +291,9 @@ ExitCode probe(const ProbeCommand& options, Job* job) {
   }
   if (!options.out.empty() && (!job || job->leads())) {
     write_output(options.out, cluster_file_kind, text);
-    fmt::print("written to {}\n", options.out);
+    report.written(options.out);
   }
+  report.end();
   return ExitCode::done;
 }
 
@@ -262,6 +314,7 @@ Command add_probe(CLI::App& app) {
   command->add_option("--seconds", options->seconds, "Duration of each measurement")
       ->capture_default_str()
       ->check(above_zero());
+  command->add_flag("--json", options->json, "Report as JSON: of several hosts the first one's own devices, and links");
   return [options]() { return run_in_job([&](Job* job) { return probe(*options, job); }); };
 }
 

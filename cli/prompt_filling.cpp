@@ -19,18 +19,6 @@ namespace {
 /// (docs/generate.md). A wrong guess costs at most what is measured here.
 constexpr double seconds_to_make_another_program = 0.5;
 
-/// What the second program is compiled from: the same model, settings and cluster. Pins of tensors are those of the
-/// first program. The model is not loaded again.
-Compilation compilation_beside(const Compilation& generation) {
-  Compilation out;
-  static_cast<CompilationInput&>(out) = generation;
-  out.plan_json.clear();
-  out.pins.placements.clear();
-  out.model = generation.model;
-  out.stages_done = 1;
-  return out;
-}
-
 std::set<NodeId> as_set(const std::vector<NodeId>& nodes) { return {nodes.begin(), nodes.end()}; }
 
 /// The program with these leaves alone.
@@ -72,11 +60,22 @@ void check_prompt_block(const GenerationProgram& program, int64_t asked) {
 
 PromptFilling::PromptFilling(const Compilation& generation, const GenerationProgram& program, int64_t block,
                              bool always)
-    : generation_(generation), program_(program), always_(always), compilation_(compilation_beside(generation)) {
-  compilation_.reference_of = [this, block](Trace& trace) {
-    blocks_ = filling_program(logits_program(trace), block);
+    : generation_(generation), program_(program), asked_block_(block), always_(always), compilation_(begun()) {}
+
+/// What the second program is compiled from: the same model, settings and cluster. Pins of tensors are those of the
+/// first program. The model is not loaded again.
+Compilation PromptFilling::begun() {
+  Compilation out;
+  static_cast<CompilationInput&>(out) = generation_;
+  out.plan_json.clear();
+  out.pins.placements.clear();
+  out.model = generation_.model;
+  out.stages_done = 1;
+  out.reference_of = [this](Trace& trace) {
+    blocks_ = filling_program(logits_program(trace), asked_block_);
     return blocks_.program;
   };
+  return out;
 }
 
 bool PromptFilling::has_plan(Job* job) {
@@ -91,18 +90,32 @@ bool PromptFilling::has_plan(Job* job) {
   return reason_.empty();
 }
 
+/// Plans the second program for the memory of the first one, which no token is read in meanwhile. False: it keeps other
+/// parts of the tensors than the first.
+bool PromptFilling::lies_in_memory_of(const Executor& reader) {
+  compilation_.memory_of = &generation_;
+  compilation_.keep_devices = reader.ranks() > 1;
+  try {
+    run_pipeline(compilation_, "generate", {});
+  } catch (const UserError&) {  // told where it is planned for itself
+  }
+  return compilation_.in_its_memory;
+}
+
 std::optional<ExitCode> PromptFilling::prepare(const std::string& checkpoint, Executor& reader, bool unverified,
                                                Job* job) {
   reader_ = &reader;
-  plan_beside(compilation_, generation_, reader, job);
+  if (!job && !lies_in_memory_of(reader)) compilation_ = begun();
+  if (!compilation_.in_its_memory) plan_beside(compilation_, generation_, reader, job);
   if (!has_plan(job)) return std::nullopt;
   if (const auto ended =
           prepare_plan(compilation_, {}, {.unverified = unverified, .brief = "prompt", .silent = true}, job))
     return ended;
   LaunchOptions launching = launch_options(compilation_, reader.seed(), job);
   launching.parameters_follow = true;
+  if (compilation_.in_its_memory) launching.executor.in_memory_of = &reader;
   executor_ = launch(compilation_.reference, compilation_.plan.program, compilation_.cluster, launching);
-  load_for_evaluation(checkpoint, *executor_, as_set(blocks_.remembered));
+  if (!compilation_.in_its_memory) load_for_evaluation(checkpoint, *executor_, as_set(blocks_.remembered));
   return std::nullopt;
 }
 
@@ -110,7 +123,10 @@ TextFilling PromptFilling::filling() {
   if (!executor_) return {};
   return {.executor = executor_.get(),
           .program = &blocks_,
-          .hand_over = [this] { reader_->take_from(*executor_, hand_over()); },
+          .hand_over =
+              [this] {
+                if (!compilation_.in_its_memory) reader_->take_from(*executor_, hand_over());
+              },
           .seconds_of_block = always_ ? 0 : compilation_.plan.prediction.step_seconds,
           .seconds_of_token = generation_.plan.prediction.step_seconds};
 }

@@ -27,10 +27,11 @@ class PromptFilling {
   PromptFilling(const PromptFilling&) = delete;
   PromptFilling& operator=(const PromptFilling&) = delete;
 
-  /// Plans the second program in the memory that `reader`, which runs the first, leaves; proves it, compiles it and
-  /// gives it the checkpoint's parameters. The exit code of a command that ends here; none: go on. What cannot be
-  /// planned leaves prompts to the first program, and `reason` says why. `reader` outlives this. Of several processes
-  /// all call it alike.
+  /// Plans the second program, proves it, compiles it and gives it the checkpoint's parameters. In one process, where
+  /// both programs keep the same parts of tensors, it lies in the memory of `reader`, which runs the first: it has the
+  /// parameters there. Otherwise it is planned in the memory that `reader` leaves. The exit code of a command that ends
+  /// here; none: go on. What cannot be planned leaves prompts to the first program, and `reason` says why. `reader`
+  /// outlives this. Of several processes all call it alike.
   std::optional<ExitCode> prepare(const std::string& checkpoint, Executor& reader, bool unverified, Job* job);
 
   /// For generate_tokens: without an executor if nothing was prepared.
@@ -40,6 +41,8 @@ class PromptFilling {
   const std::string& reason() const { return reason_; }
 
  private:
+  Compilation begun();
+  bool lies_in_memory_of(const Executor& reader);
   /// Plans, in the first process if there are several, whose outcome all of them take.
   bool has_plan(Job* job);
   /// How keys and values get from the ranks of the second program to those of the first.
@@ -47,9 +50,10 @@ class PromptFilling {
 
   const Compilation& generation_;
   const GenerationProgram& program_;
+  const int64_t asked_block_;
   const bool always_;
-  Compilation compilation_;
   GenerationProgram blocks_;
+  Compilation compilation_;
   std::string reason_;
   Executor* reader_ = nullptr;
   std::unique_ptr<Executor> executor_;

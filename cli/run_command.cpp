@@ -21,11 +21,12 @@
 #include "cli/prepare_plan.h"
 #include "cli/resume.h"
 #include "cli/run_options.h"
+#include "cli/run_report.h"
 #include "cli/trace_events.h"
 #include "cli/validation.h"
 #include "dsl/base/output_file.h"
-#include "dsl/ir/evaluation.h"
 #include "dsl/transform/generation.h"
+#include "pipeline/evaluation.h"
 #include "pipeline/report.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/launch.h"
@@ -64,19 +65,22 @@ void check_sample(const RunOptions& options, const Program& program) {
   }
 }
 
-/// Samples from the model traced anew at batch 1, on one device, with the trained parameters.
-void print_sample(RunOptions& options, const Executor& trained) {
-  Compilation& c = options.compilation;
-  if (options.sample_bytes <= 0 || !gives_text(c.reference)) return;
+/// Samples from the model traced anew at batch 1, on one device, with the trained parameters; nothing if it gives no
+/// text.
+std::string sampled(const RunOptions& options, const Executor& trained) {
+  const Compilation& c = options.compilation;
+  if (options.sample_bytes <= 0 || !gives_text(c.reference)) return "";
   auto settings = evaluation_settings(c);
-  settings["batch"] = "1";
+  // Of a batch that the model fixes the first sample is used.
+  if (std::ranges::find(c.reference.options, "batch", &OptionValue::name) != c.reference.options.end())
+    settings["batch"] = "1";
   const GenerationProgram program = window_program(logits_program(*c.model->trace(settings)));
   Cluster one = local_cluster(1);
   std::unique_ptr<Executor> sampler = launch(program.program, single_device_plan(program.program, one).program, one,
                                              {.executor = {.seed = options.data.seed}, .parameters_follow = true});
   copy_parameters(trained, *sampler);
   SampleOptions sample{options.prompt, options.sample_bytes, options.temperature, options.data.seed};
-  fmt::print("sample: {}\n", printable(options.prompt + sample_text(*sampler, program, sample)));
+  return options.prompt + sample_text(*sampler, program, sample);
 }
 
 /// One step more, measured call by call.
@@ -110,6 +114,7 @@ void write_trace(const RunOptions& options, const Executor& executor) {
 }
 
 ExitCode execute(RunOptions& options, Job* job) {
+  TextAside aside(options.json && (!job || job->leads()));
   // A reader of the output that ends must not end the run with it: writing then fails, and the run saves and stops. A
   // handler, unlike SIG_IGN, is not inherited by programs that are started.
   ::signal(SIGPIPE, [](int) {});
@@ -162,11 +167,12 @@ ExitCode execute(RunOptions& options, Job* job) {
   launching.executor.traced = is_traced;
   launching.executor.may_leave_out = is_lossy;
   launching.parameters_follow = resumed.has_value();
-  LaunchReport launched;
+  RunFacts facts{.launched = {}, .data = data->description(), .sample = {}};
+  LaunchReport& launched = facts.launched;
   std::unique_ptr<Executor> executor = launch(c.reference, c.plan.program, c.cluster, launching, &launched);
   fmt::print("generated in {}, compiled in {} ({} compiled, {} from the cache); data: {}\n",
              seconds_text(launched.generate_seconds), seconds_text(launched.compile_seconds), launched.compiled,
-             launched.from_cache, data->description());
+             launched.from_cache, facts.data);
   if (weights) weights->take(*executor);
   if (resumed && load_checkpoint(options.resume, *executor) != *resumed)
     throw UserError({.where = {options.resume},
@@ -212,9 +218,11 @@ ExitCode execute(RunOptions& options, Job* job) {
   if (is_traced) write_trace(options, *executor);
   if (options.profile)
     print_profile(*executor, *data, options.train.first_step + options.train.steps, executor->device_names());
-  if (report.interrupted) return stopped_early;
-  print_sample(options, *executor);
-  return ExitCode::done;
+  if (!report.interrupted) facts.sample = sampled(options, *executor);
+  if (!facts.sample.empty()) fmt::print("sample: {}\n", printable(facts.sample));
+  aside.end();
+  if (options.json) fmt::print("{}", run_json(options, report, facts));
+  return report.interrupted ? stopped_early : ExitCode::done;
 }
 
 }  // namespace
@@ -334,6 +342,9 @@ Command add_run(CLI::App& app) {
   command->add_option("--temperature", options->temperature, "Of the sample; 0: always the likeliest byte")
       ->capture_default_str()
       ->check(at_least(0));
+  command->add_flag("--json", options->json,
+                    "Report as JSON on standard output when the run is over; what is told meanwhile goes to standard "
+                    "error");
   add_patience(*command, options->patience);
   add_pipeline_options(*command, options->pipeline);
   options->command = command;

@@ -37,6 +37,7 @@ struct RunOptions {
   BalanceMode balance = BalanceMode::off;
   std::vector<std::string> leave_out;  ///< "DEVICE=PART": what devices leave out by hand; empty: as speeds ask for
   bool profile = false;
+  bool json = false;
   std::string trace;    ///< file for the measured timeline of a step; empty: none is measured
   double patience = 6;  ///< seconds after which a silent process counts as dead
   int64_t sample_bytes = 160;

@@ -194,6 +194,7 @@ class Supervisor {
     out.insert(out.end(), {"--steps", fmt::format("{}", std::max<int64_t>(0, first_ + options_.steps - done))});
     const Words more = done > first_ ? words_to_go_on(options_.more) : options_.more;
     out.insert(out.end(), more.begin(), more.end());
+    if (options_.json) out.emplace_back("--json");
     return out;
   }
 
@@ -283,6 +284,7 @@ class Supervisor {
 
 ExitCode supervise(const ElasticOptions& options) {
   count_signals();
+  if (options.json) say_beside();
   return Supervisor(options).run();
 }
 

@@ -16,6 +16,7 @@ struct ElasticOptions {
   int restarts = 10;
   double ask_every = 5;  ///< seconds between two questions whether a lost host is back
   bool resume = false;
+  bool json = false;  ///< each start that ends by itself tells of it in JSON, on standard output alone
   Launcher launcher;
   std::vector<std::string> more;  ///< words for `run`
 };

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/command.h"
@@ -30,7 +31,7 @@ struct TokenizeCommand {
   std::vector<std::string> inputs, special;
   std::string tokenizer, output, end_of_text, decode, words = default_words;
   std::optional<int64_t> train_bpe;
-  bool around_text = false, replace_invalid = false;
+  bool around_text = false, replace_invalid = false, json = false;
   int threads = usable_cores();
 };
 
@@ -75,6 +76,8 @@ class ProgressLine {
   bool shown_ = false;
 };
 
+void print_json(const nlohmann::ordered_json& out) { fmt::print("{}\n", out.dump(2)); }
+
 std::string_view expression_of(const std::string& words) {
   return words == "llama3" ? unicode::llama3_expression : unicode::gpt2_expression;
 }
@@ -98,8 +101,9 @@ void train(const TokenizeCommand& command) {
   const auto tokens = static_cast<int64_t>(trained.special.size() + trained.tokens.size());
   if (tokens < *command.train_bpe)
     warn("the text has no more pairs that stand twice: {} tokens instead of {}", tokens, *command.train_bpe);
-  fmt::print("{}: {} from {}\n", command.output, counted(tokens, "token"),
-             counted(static_cast<int64_t>(counts.size()), "different word"));
+  const auto words = static_cast<int64_t>(counts.size());
+  if (command.json) return print_json({{"file", command.output}, {"tokens", tokens}, {"different_words", words}});
+  fmt::print("{}: {} from {}\n", command.output, counted(tokens, "token"), counted(words, "different word"));
 }
 
 int32_t end_of_text_id(const TokenizeCommand& command, const Tokenizer& tokenizer) {
@@ -133,10 +137,20 @@ void tokenize(const TokenizeCommand& command) {
                      .mend = "does the tokenizer fit the text? One without bytes leaves out what it does not know"});
   }
   writer.place();
+  const double per_byte = static_cast<double>(result.tokens) / static_cast<double>(std::max<int64_t>(1, result.bytes));
+  if (command.json)
+    return print_json({{"file", command.output},
+                       {"format", writer.format()},
+                       {"tokens", result.tokens},
+                       {"bytes", result.bytes},
+                       {"files", result.files},
+                       {"tokens_per_byte", per_byte},
+                       {"largest", result.largest},
+                       {"vocabulary", tokenizer->vocabulary()},
+                       {"tokenizer", tokenizer->description()}});
   fmt::print("{}: {} from {} in {} ({}, by a {})\n", command.output, counted(result.tokens, "token"),
              counted(result.bytes, "byte"), counted(result.files, "file"), writer.format(), tokenizer->description());
-  fmt::print("  {:.4f} tokens per byte, largest id {}: train with a vocabulary of {} or more\n",
-             static_cast<double>(result.tokens) / static_cast<double>(std::max<int64_t>(1, result.bytes)),
+  fmt::print("  {:.4f} tokens per byte, largest id {}: train with a vocabulary of {} or more\n", per_byte,
              result.largest, tokenizer->vocabulary());
 }
 
@@ -164,8 +178,11 @@ void decode(const TokenizeCommand& command) {
                      .mend = "name the tokenizer that the file was made with"});
   }
   const std::string text = tokenizer->decode(ids);
-  if (!command.output.empty()) return write_output(command.output, text_kind, text);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (!command.output.empty()) write_output(command.output, text_kind, text);
+  if (command.json)
+    return print_json({{"tokens", ids.size()},
+                       {command.output.empty() ? "text" : "file", command.output.empty() ? text : command.output}});
+  if (command.output.empty()) std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 void run_tokenize(const TokenizeCommand& command) {
@@ -212,6 +229,7 @@ Command add_tokenize(CLI::App& app) {
   command->add_option("--threads", options->threads, "Default: the cores of this machine")
       ->check(CLI::Range(1, 1024))
       ->excludes(decode);
+  command->add_flag("--json", options->json, "Report as JSON");
   return [options] {
     run_tokenize(*options);
     return ExitCode::done;

@@ -10,33 +10,14 @@
 #include "cli/prepare_plan.h"
 #include "dsl/base/counted.h"
 #include "dsl/base/error.h"
-#include "dsl/ir/evaluation.h"
+#include "pipeline/evaluation.h"
 #include "runtime/training/checkpoint.h"
-#include "verify/migration.h"
 
 namespace hetsynth::cli {
 namespace {
 
 /// Samples that are made up have numbers; no training comes to this one.
 constexpr int64_t first_made_up_sample = int64_t{1} << 40;
-
-/// What the evaluation of a model that is trained is compiled from: the same file, settings and cluster, but for what
-/// only training has, pins and plans as well. The model is not loaded again.
-Compilation evaluation_of(const Compilation& training) {
-  Compilation out;
-  static_cast<CompilationInput&>(out) = training;
-  out.model_options = {};
-  out.model_options.file = training.model_options.file;
-  for (const auto& [name, value] : evaluation_settings(training)) out.model_options.set.push_back(name + "=" + value);
-  out.plan_file.clear();
-  out.plan_json.clear();
-  out.certificate_file.clear();
-  out.stages.reset();
-  out.pins = {};
-  out.model = training.model;
-  out.stages_done = out.model ? 1 : 0;
-  return out;
-}
 
 /// Opens the data of --valid. What is wrong with them is not to be mended at --data.
 std::unique_ptr<BatchSource> open_validation_data(const Program& reference, const DataOptions& options) {
@@ -52,13 +33,6 @@ std::unique_ptr<BatchSource> open_validation_data(const Program& reference, cons
 }
 
 }  // namespace
-
-std::map<std::string, std::string> evaluation_settings(const Compilation& training) {
-  std::map<std::string, std::string> settings = model_settings(training);
-  for (const char* of_training : {"micro_batches", "turns", "gradient_norm", "freeze"}) settings.erase(of_training);
-  settings[evaluation_setting] = "1";
-  return settings;
-}
 
 Validation::Validation(const RunOptions& options, Job* job)
     : options_(options), job_(job), compilation_(evaluation_of(options.compilation)) {
@@ -86,19 +60,8 @@ std::optional<ExitCode> Validation::prepare(const Executor& training, double qui
   return std::nullopt;
 }
 
-Migration Validation::migration() const {
-  const Compilation& now = options_.compilation;
-  const SpmdProgram from = renumbered(now.plan.program, now.reference, compilation_.reference);
-  Migration out = migration_between(compilation_.reference, from, compilation_.plan.program,
-                                    ranks_that_were(training_->device_names(), executor_->device_names()),
-                                    hosts_of(now.cluster), hosts_of(compilation_.cluster));
-  const std::string flaw = flaw_of_migration(compilation_.reference, from, compilation_.plan.program, out);
-  HETSYNTH_CHECK(flaw.empty(), "parameters get from training to validation: " + flaw);
-  return out;
-}
-
 Evaluation Validation::run() {
-  executor_->take_from(*training_, migration());
+  executor_->take_from(*training_, migration_to_evaluation(options_.compilation, *training_, compilation_, *executor_));
   return evaluate(*executor_, *data_, batches_);
 }
 

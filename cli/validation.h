@@ -1,20 +1,14 @@
 // The loss on other data while a model trains: a program of its own, without gradients and dropout, that is planned,
 // proved and compiled beside that of training, and takes over its parameters.
 #pragma once
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "cli/run_options.h"
 #include "runtime/executor.h"
 #include "runtime/training/evaluate.h"
 
 namespace hetsynth::cli {
-
-/// The settings of the model of a run as they are for its evaluation: without those that only training has
-/// (micro-batches, turns, the norm of the gradients, what is frozen).
-std::map<std::string, std::string> evaluation_settings(const Compilation& training);
 
 class Validation {
  public:
@@ -33,9 +27,6 @@ class Validation {
   const BatchSource& data() const { return *data_; }
 
  private:
-  /// How parameters and states get from the ranks of training to those of the evaluation.
-  Migration migration() const;
-
   const RunOptions& options_;
   Job* const job_;
   Compilation compilation_;

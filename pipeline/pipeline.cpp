@@ -279,10 +279,31 @@ void require_generable(const Compilation& c) {
     refuse(codegen::why_not_generated(c.reference, c.plan.program, rank));
 }
 
+/// The programs as they lie in the memory of other programs; none: they cannot, as these keep other tensors.
+std::optional<std::vector<DeviceProgram>> generated_beside(const Compilation& c, const Compilation& other) {
+  const auto is_cpu = [](const Device& device) { return device.kind == DeviceKind::cpu; };
+  if (!c.reference.loops.empty() || other.programs.size() != c.programs.size() ||
+      !std::ranges::equal(c.cluster.devices, other.cluster.devices, {}, &Device::name, &Device::name) ||
+      !std::ranges::all_of(c.cluster.devices, is_cpu))
+    return std::nullopt;
+  std::vector<DeviceProgram> out;
+  for (size_t rank = 0; rank < c.programs.size(); ++rank) {
+    const auto places = places_beside(c.reference, c.programs[rank], other.reference, other.programs[rank]);
+    if (!places) return std::nullopt;
+    out.push_back(generate(c.reference, c.plan.program, c.cluster, int(rank), c.marked, &*places));
+  }
+  return out;
+}
+
 void generate_programs(Compilation& c) {
   if (c.verification.verdict != Verdict::proved) require_generable(c);
   for (int rank = 0; rank < c.plan.program.mesh.device_count(); ++rank)
     c.programs.push_back(generate(c.reference, c.plan.program, c.cluster, rank, c.marked));
+  if (!c.memory_of) return;
+  if (auto programs = generated_beside(c, *c.memory_of)) {
+    c.programs = *std::move(programs);
+    c.in_its_memory = true;
+  }
 }
 
 void check_programs(Compilation& c) {

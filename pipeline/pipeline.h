@@ -20,6 +20,8 @@
 
 namespace hetsynth {
 
+struct Compilation;
+
 /// What an invocation was given to work on.
 struct CompilationInput {
   ModelOptions model_options;
@@ -48,6 +50,9 @@ struct CompilationInput {
   bool marked = false;           ///< programs are generated with marks: steps are traced, or leave columns out
   int64_t check_work = 0;        ///< most evaluations of the check of source for a rank; 0: any number
   std::string certificate_file;  ///< check this certificate instead of searching for a proof
+  /// Another program of the model, which runs in turn with this one on the same cpu devices and outlives it: where it
+  /// keeps the same parts of the same tensors, this one is generated to lie in its memory. Null: there is none.
+  const Compilation* memory_of = nullptr;
   /// What is planned of a traced model; none: its step of training, or its evaluation (dsl/transform/differentiate.h).
   std::function<Program(Trace&)> reference_of;
 };
@@ -68,6 +73,7 @@ struct Compilation : CompilationInput {
   Verification verification;
   std::optional<Verification> turns_verification;  ///< that the turns of a step are the step, if it has several
   std::vector<DeviceProgram> programs;             ///< one per rank
+  bool in_its_memory = false;                      ///< they lie in the memory of the programs of `memory_of`
   GeneratedCheck source_check;
 };
 

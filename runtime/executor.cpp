@@ -114,7 +114,14 @@ struct Executor::Impl {
     if (threading.threads_of_rank.empty() && threading.threads_per_rank == 0)
       for (const Rank& rank : ranks) threading.threads_of_rank.push_back(cores_of(rank.program.device, usable_cores()));
     threads = std::make_unique<RankThreads>(state, threading, here);
-    threads->run([&](int rank) { at(rank).device->allocate(at(rank).program.layout.arena_bytes); });
+    Impl* const owner = options.in_memory_of ? options.in_memory_of->impl_.get() : nullptr;
+    threads->run([&](int rank) {
+      const int64_t bytes = at(rank).program.layout.arena_bytes;
+      if (owner)
+        at(rank).device->allocate_in(*owner->at(rank).device, bytes);
+      else
+        at(rank).device->allocate(bytes);
+    });
     arenas = arena_bytes_everywhere();
   }
 
@@ -195,9 +202,11 @@ struct Executor::Impl {
     return out;
   }
 
-  /// Writes a leaf's part from what `fill` puts into the staging buffer.
+  /// Writes a leaf's part: where it lies, or from what `fill` puts into the staging buffer.
   template <typename Fill>
   void stage(Rank& rank, const Slot& slot, const Fill& fill) {
+    if (std::byte* const there = rank.device->host_memory(slot.offset_bytes))
+      return fill(std::span(there, static_cast<size_t>(bytes_of(slot))));
     rank.staging.resize(static_cast<size_t>(bytes_of(slot)));
     fill(std::span<std::byte>(rank.staging));
     rank.device->write(slot.offset_bytes, rank.staging);

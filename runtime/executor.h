@@ -39,6 +39,8 @@ struct StepReport {
   double left_out() const;
 };
 
+class Executor;
+
 struct ExecutorOptions {
   uint64_t seed = 0;
   ThreadOptions threads = {};
@@ -51,6 +53,9 @@ struct ExecutorOptions {
   /// Ranks of cpu devices may leave columns out: the programs were generated with marks.
   bool may_leave_out = false;
   bool has_marks() const { return traced || may_leave_out; }
+  /// Another executor of as many ranks, in whose memory these lie: the programs were generated for that
+  /// (places_beside), and the executors run in turn. Null: they have memory of their own. Outlives the executor.
+  Executor* in_memory_of = nullptr;
 };
 
 /// All ranks of a program in this process, or those of its ranks that are. Not thread-safe: one caller drives it.

@@ -1,5 +1,7 @@
 // The stage `generate`: the readable source of one device, and where its tensors lie.
 #pragma once
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,9 +78,21 @@ struct DeviceProgram {
   std::vector<int64_t> column_sets;            ///< by set: how many columns it has
 };
 
+/// Where another program of the rank keeps what a program keeps, too: both lie in one memory, and run in turn.
+struct LeafPlaces {
+  std::map<NodeId, int64_t> offset_bytes;  ///< of leaves
+  int64_t end_bytes = 0;                   ///< all else lies behind
+};
+
 /// Source and memory plan of one rank. The entry point is `extern "C" int hetsynth_step(HetsynthContext*)`. `marked`:
-/// the text of a cpu device says where which instructions begin, so that a run can measure them.
+/// the text of a cpu device says where which instructions begin, so that a run can measure them. `places`: of some
+/// leaves of a cpu device; null: they lie as they come.
 DeviceProgram generate(const Program& reference, const SpmdProgram& program, const Cluster& cluster, int rank,
-                       bool marked = false);
+                       bool marked = false, const LeafPlaces* places = nullptr);
+
+/// Where the leaves that the other program keeps (parameters and states) are to lie in a program that keeps the same
+/// parts of the same tensors, by their names; none: some of what it keeps is not kept by the other one.
+std::optional<LeafPlaces> places_beside(const Program& reference, const DeviceProgram& program,
+                                        const Program& other_reference, const DeviceProgram& other);
 
 }  // namespace hetsynth

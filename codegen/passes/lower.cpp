@@ -10,7 +10,7 @@ ValueId Lowered::storage(ValueId value) const {
 }
 
 Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options,
-              bool beside) {
+              bool beside, const LeafPlaces* places) {
   Lowered out{&reference, &program, localize(reference, program, rank), {}, {}, {}, {}};
   std::vector<FusedAttention> attention;
   if (options.fuse_attention) attention = fuse_attention(out.local, reference);
@@ -23,7 +23,7 @@ Lowered lower(const Program& reference, const SpmdProgram& program, int rank, co
       // What is sent in a loop whose turns follow each other is waited for at once.
       if (loop_of(reference, program, instruction) < 0) bucket_of[size_t(instruction.result)] = instruction.bucket;
   }
-  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of, program.taken_over);
+  out.memory = plan_memory(out.local, out.groups, out.layouts, bucket_of, program.taken_over, places);
   out.names = name_values(out.local, reference);
   return out;
 }

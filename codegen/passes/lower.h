@@ -25,9 +25,9 @@ struct Lowered {
 };
 
 /// Runs localize, lay out, group, plan memory. Program and reference must outlive the result. `beside`: collectives run
-/// beside computing where the plan says so.
+/// beside computing where the plan says so. `places`: see generate.
 Lowered lower(const Program& reference, const SpmdProgram& program, int rank, const GroupingOptions& options = {},
-              bool beside = false);
+              bool beside = false, const LeafPlaces* places = nullptr);
 
 /// Arena size and slots: all of the result but the source.
 DeviceProgram describe(const Lowered& lowered, const Cluster& cluster);

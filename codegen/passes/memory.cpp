@@ -33,7 +33,7 @@ class MemoryPlanner {
                 const std::vector<int>& bucket_of)
       : program_(program), groups_(groups), layouts_(layouts), bucket_of_(bucket_of) {}
 
-  MemoryPlan run(const std::vector<ValueId>& taken_over) {
+  MemoryPlan run(const std::vector<ValueId>& taken_over, const LeafPlaces* places) {
     index();
     for (const ValueId value : taken_over) follow_in_place(value);
     for (const auto& [target, value] : program_.finals) settle_final(target, value);
@@ -42,7 +42,7 @@ class MemoryPlanner {
         if (can_overwrite(carry, next)) overwrite(carry, next);
     if (!bucket_of_.empty()) plan_.bundles = bundles(program_, groups_, layouts_, bucket_of_);
     find_turns();
-    place_leaves();
+    place_leaves(places);
     place_temporaries();
     resolve_windows();
     return std::move(plan_);
@@ -162,9 +162,14 @@ class MemoryPlanner {
     return read && written && *read == *written;
   }
 
-  void place_leaves() {
+  void place_leaves(const LeafPlaces* places) {
     plan_.offset_bytes.assign(program_.values.size(), -1);
+    if (places) plan_.arena_bytes = aligned(places->end_bytes);
     for (ValueId leaf : program_.leaves) {
+      if (places && places->offset_bytes.contains(program_.values[leaf].node)) {
+        plan_.offset_bytes[leaf] = places->offset_bytes.at(program_.values[leaf].node);
+        continue;
+      }
       plan_.offset_bytes[leaf] = plan_.arena_bytes;
       plan_.arena_bytes += bytes_of(leaf);
     }
@@ -274,8 +279,9 @@ class MemoryPlanner {
 }  // namespace
 
 MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
-                       const std::vector<int>& bucket_of, const std::vector<ValueId>& taken_over) {
-  return MemoryPlanner(program, groups, layouts, bucket_of).run(taken_over);
+                       const std::vector<int>& bucket_of, const std::vector<ValueId>& taken_over,
+                       const LeafPlaces* places) {
+  return MemoryPlanner(program, groups, layouts, bucket_of).run(taken_over, places);
 }
 
 }  // namespace hetsynth::codegen

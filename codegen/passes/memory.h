@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "codegen/interface/device_program.h"
 #include "codegen/passes/bundles.h"
 #include "codegen/passes/grouping.h"
 
@@ -19,8 +20,9 @@ struct MemoryPlan {
 };
 
 /// Redirects updates done in place to their leaf's storage in `layouts`. `bucket_of`: see `bundles`; empty: each
-/// collective is carried out in its place. `taken_over`: see SpmdProgram.
+/// collective is carried out in its place. `taken_over`: see SpmdProgram. `places`: see generate.
 MemoryPlan plan_memory(const LocalProgram& program, const std::vector<Group>& groups, Layouts& layouts,
-                       const std::vector<int>& bucket_of = {}, const std::vector<ValueId>& taken_over = {});
+                       const std::vector<int>& bucket_of = {}, const std::vector<ValueId>& taken_over = {},
+                       const LeafPlaces* places = nullptr);
 
 }  // namespace hetsynth::codegen

@@ -67,6 +67,20 @@ void take_event(const Json& record, RunHistory& out) {
     division.predicted_after = number(record, "predicted_next");
     for (const auto& [device, share] : record.at("shares").items()) division.shares[device] = share.get<double>();
     out.divisions.push_back(std::move(division));
+  } else if (event == "validation") {
+    ValidationRecord measured;
+    measured.step = step;
+    if (!record.at("validation_loss").is_null()) measured.loss = record.at("validation_loss").get<double>();
+    measured.best = record.value("best", false);
+    measured.batches = record.value("batches", int64_t(0));
+    measured.samples = record.value("samples", int64_t(0));
+    measured.seconds = number(record, "seconds");
+    if (const auto metrics = record.find("metrics"); metrics != record.end())
+      for (const auto& [name, value] : metrics->items())
+        if (!value.is_null()) measured.metrics[name] = value.get<double>();
+    out.validations.push_back(std::move(measured));
+  } else if (event == "checkpoint") {
+    out.checkpoints.push_back({step, record.at("file"), record.value("kept", std::vector<std::string>())});
   }
 }
 
@@ -111,6 +125,13 @@ RunHistory finished(Reading reading) {
 }
 
 }  // namespace
+
+const ValidationRecord* RunHistory::best_validation() const {
+  const ValidationRecord* out = nullptr;
+  for (const ValidationRecord& measured : validations)
+    if (measured.loss && (!out || *measured.loss < *out->loss)) out = &measured;
+  return out;
+}
 
 double RunHistory::lost_by_delay() const {
   double out = 0;

@@ -1,4 +1,4 @@
-// What happened to a run between its steps, read back from its log (docs/runtime.md, "Balancing").
+// What happened to a run between its steps, read back from its log (docs/runtime.md, "Balancing", "Validation").
 #pragma once
 #include <cstdint>
 #include <map>
@@ -46,6 +46,23 @@ struct RemedyRecord {
   std::map<std::string, double> left_out;  ///< parts of columns by device
 };
 
+/// The loss on data that are not trained on.
+struct ValidationRecord {
+  int64_t step = 0;            ///< after which it was measured
+  std::optional<double> loss;  ///< none: it is not finite, or a signal ended the measurement
+  bool best = false;           ///< no loss before it was lower
+  int64_t batches = 0, samples = 0;
+  double seconds = 0;
+  std::map<std::string, double> metrics;  ///< those that are finite
+};
+
+/// A checkpoint that was written.
+struct CheckpointRecord {
+  int64_t step = 0;  ///< the last one in it; -1: none was done
+  std::string file;
+  std::vector<std::string> kept;  ///< further names that it got, as FILE.best
+};
+
 struct RunHistory {
   int64_t first_step = 0, steps = 0;
   double seconds = 0;       ///< of all steps, and of what was done between them
@@ -56,7 +73,11 @@ struct RunHistory {
   std::vector<RemedyRecord> remedies;
   int64_t lossy_steps = 0;   ///< in which devices left columns out
   double most_left_out = 0;  ///< of a device's products, in such a step
+  std::vector<ValidationRecord> validations;
+  std::vector<CheckpointRecord> checkpoints;
 
+  /// The measurement with the lowest loss, of equal ones the first; null: no loss is known.
+  const ValidationRecord* best_validation() const;
   /// Seconds that the steps between the changes that were told of and the divisions they led to took longer than under
   /// these: what dividing anew at once would have saved.
   double lost_by_delay() const;

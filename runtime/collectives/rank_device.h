@@ -1,6 +1,7 @@
 // The seam between the executor and what a rank runs on. The cpu is one implementation; a GPU copies where the cpu
 // points.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,10 @@ class RankDevice {
   virtual void join(RunState& /*run*/, Communicator& /*communicator*/) {}
   /// Makes the rank's arena, zeroed. Once, before anything else.
   virtual void allocate(int64_t bytes) = 0;
+  /// The same within the memory of another device, which may grow for it: they run in turn. Only between cpu devices.
+  virtual void allocate_in(RankDevice& other, int64_t bytes);
+  /// Where this byte of the arena lies; null where the host cannot write it itself.
+  virtual std::byte* host_memory(int64_t /*offset_bytes*/) { return nullptr; }
   virtual void write(int64_t offset_bytes, std::span<const std::byte> data) = 0;
   virtual void read(int64_t offset_bytes, std::span<std::byte> data) const = 0;
   /// Runs one step; the arena, streams and device of the context are filled in here. Returns what the generated step

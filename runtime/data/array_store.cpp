@@ -183,7 +183,12 @@ OpenedData open_arrays(const ArrayStore& store, const DataPath& path) {
     field.pixels = input->data.kind == Kind::image && field.type == StoredType{};
     fields[input->name] = std::move(field);
   }
-  return std::make_unique<ArrayDataset>(store.description, std::move(fields), path.may_be_empty());
+  const bool in_memory = std::ranges::all_of(fields, [](const auto& field) {
+    return std::ranges::all_of(field.second.parts, [](const auto& part) { return part.file->unpacked(); });
+  });
+  std::unique_ptr<Dataset> samples =
+      std::make_unique<ArrayDataset>(store.description, std::move(fields), path.may_be_empty());
+  return in_memory ? std::move(samples) : with_row_cache(std::move(samples), path);
 }
 
 }  // namespace hetsynth

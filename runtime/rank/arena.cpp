@@ -22,6 +22,12 @@ int64_t limit_in(const char* path) {
   return file >> value && value > 0 ? value : std::numeric_limits<int64_t>::max();
 }
 
+[[noreturn]] void fail_of_memory(int64_t bytes) {
+  throw UserError(
+      {{}, "memory", "the system refused " + text_of_bytes(bytes), "", "", "plan for devices with less memory"},
+      ExitCode::failure);
+}
+
 }  // namespace
 
 std::string text_of_bytes(int64_t bytes) {
@@ -34,11 +40,7 @@ std::string text_of_bytes(int64_t bytes) {
 
 Arena::Arena(int64_t bytes) : bytes_(std::max<int64_t>(bytes, 64)) {
   void* found = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (found == MAP_FAILED) {
-    throw UserError(
-        {{}, "memory", "the system refused " + text_of_bytes(bytes_), "", "", "plan for devices with less memory"},
-        ExitCode::failure);
-  }
+  if (found == MAP_FAILED) fail_of_memory(bytes_);
   data_ = static_cast<char*>(found);
   // Advice only: without huge pages everything works, more slowly.
   (void)madvise(data_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);
@@ -58,6 +60,14 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+void Arena::grow(int64_t bytes) {
+  if (bytes <= bytes_) return;
+  void* found = mremap(data_, static_cast<size_t>(bytes_), static_cast<size_t>(bytes), MREMAP_MAYMOVE);
+  if (found == MAP_FAILED) fail_of_memory(bytes);
+  data_ = static_cast<char*>(found);
+  bytes_ = bytes;
 }
 
 int64_t usable_memory_bytes() {

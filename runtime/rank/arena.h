@@ -18,6 +18,10 @@ class Arena {
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
 
+  /// Makes it so large at least. What is in it stays, perhaps at another address; what is new is zeroed. Throws
+  /// UserError (exit code 1) if the system refuses.
+  void grow(int64_t bytes);
+
   char* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 

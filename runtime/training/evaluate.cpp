@@ -44,15 +44,22 @@ int64_t batches_to_evaluate(const Program& reference, const BatchSource& data, i
 }
 
 Evaluation evaluate(Executor& executor, const BatchSource& data, int64_t batches) {
+  const DataAhead ahead(data, batches - 1);
+  return evaluate(
+      executor, [&](int64_t) -> const BatchSource& { return ahead; }, batches);
+}
+
+Evaluation evaluate(Executor& executor, const std::function<const BatchSource&(int64_t)>& data_of, int64_t batches) {
   HETSYNTH_CHECK(batches > 0, "there is something to evaluate");
   const Program& reference = executor.reference();
   const NodeId total = output_node(reference, loss_total_output), count = output_node(reference, loss_count_output);
-  const DataAhead ahead(data, batches - 1);
   Evaluation out;
   double sum = 0, weight = 0;
   const double began = wall_seconds();
   for (; out.batches < batches && !executor.anywhere(stop_requested()); ++out.batches) {
-    const StepReport report = executor.step(out.batches, ahead);
+    const BatchSource& data = data_of(out.batches);
+    const StepReport report = executor.step(out.batches, data);
+    out.samples = samples_of_batches(reference, data, out.batches + 1);
     sum += total >= 0 ? scalar(executor, total) : report.loss;
     for (size_t i = 0; i < report.metrics.size(); ++i) {
       if (i == out.metrics.size()) out.metrics.emplace_back(report.metrics[i].first, 0);
@@ -61,7 +68,6 @@ Evaluation evaluate(Executor& executor, const BatchSource& data, int64_t batches
     weight += count >= 0 ? scalar(executor, count) : 1;
   }
   out.seconds = wall_seconds() - began;
-  out.samples = samples_of_batches(reference, data, out.batches);
   out.complete = out.batches == batches;
   out.loss = sum / weight;
   for (auto& [name, value] : out.metrics) value /= double(out.batches);

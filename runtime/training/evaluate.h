@@ -1,6 +1,7 @@
 // A model's loss over data, without training.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,5 +32,9 @@ int64_t batches_to_evaluate(const Program& reference, const BatchSource& data, i
 /// and then says how far it came. Throws what Executor::step throws. Of several processes all call it alike and get the
 /// same.
 Evaluation evaluate(Executor& executor, const BatchSource& data, int64_t batches);
+
+/// The same where each batch may come from a source of its own: `data_of` is asked for it in turn, and what it gives is
+/// good until the next call.
+Evaluation evaluate(Executor& executor, const std::function<const BatchSource&(int64_t)>& data_of, int64_t batches);
 
 }  // namespace hetsynth

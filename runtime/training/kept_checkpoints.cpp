@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "dsl/base/error.h"
 #include "dsl/base/new_file.h"
@@ -38,9 +39,15 @@ std::optional<int64_t> step_of_name(std::string_view end) {
   return step;
 }
 
-void KeptCheckpoints::written(int64_t next_step, bool is_best) {
-  if (rule_.best && is_best) share_file(path_, best_checkpoint(path_), "checkpoint");
-  if (rule_.last == 0) return;
+std::vector<std::string> KeptCheckpoints::written(int64_t next_step, bool is_best) {
+  is_written_ = true;
+  std::vector<std::string> names;
+  if (rule_.best && is_best) {
+    names.push_back(best_checkpoint(path_));
+    share_file(path_, names.back(), "checkpoint");
+    has_best_ = true;
+  }
+  if (rule_.last == 0) return names;
   const std::string name = checkpoint_of_step(path_, next_step);
   check_replaceable(name, checkpoint_kind);
   share_file(path_, name, "checkpoint");
@@ -49,6 +56,22 @@ void KeptCheckpoints::written(int64_t next_step, bool is_best) {
     std::error_code ignored;
     std::filesystem::remove(kept_.front(), ignored);
   }
+  names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> KeptCheckpoints::files() const {
+  if (!is_written_) return {};
+  std::vector<std::string> out = {path_};
+  if (has_best_) out.push_back(best_checkpoint(path_));
+  out.insert(out.end(), kept_.begin(), kept_.end());
+  return out;
+}
+
+std::string checkpoint_record(const std::string& path, int64_t next_step, const std::vector<std::string>& names) {
+  return nlohmann::ordered_json{
+      {"step", next_step - 1}, {"event", "checkpoint"}, {"next_step", next_step}, {"file", path}, {"kept", names}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace hetsynth

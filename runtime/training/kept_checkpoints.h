@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hetsynth {
 
@@ -30,14 +31,22 @@ class KeptCheckpoints {
  public:
   KeptCheckpoints(std::string path, KeepRule rule) : path_(std::move(path)), rule_(rule) {}
   /// After a checkpoint was written at the path: gives it its further names, and removes those of this run that are too
-  /// many. The file is shared, not copied, where the file system can do that (hard links). Throws UserError if it
-  /// refuses; then what was there is as it was.
-  void written(int64_t next_step, bool is_best);
+  /// many. The file is shared, not copied, where the file system can do that (hard links). Returns the further names.
+  /// Throws UserError if it refuses; then what was there is as it was.
+  std::vector<std::string> written(int64_t next_step, bool is_best);
+  /// What this run has written and left there: the newest checkpoint, then those that are kept, the best or the oldest
+  /// first.
+  std::vector<std::string> files() const;
 
  private:
   std::string path_;
   KeepRule rule_;
+  bool is_written_ = false, has_best_ = false;
   std::deque<std::string> kept_;  ///< of this run, oldest first
 };
+
+/// {"step":99,"event":"checkpoint","next_step":100,"file":"run.safetensors","kept":["run.safetensors.best"]}: a record
+/// of the step log. `names`: what KeptCheckpoints::written returned.
+std::string checkpoint_record(const std::string& path, int64_t next_step, const std::vector<std::string>& names);
 
 }  // namespace hetsynth

@@ -54,7 +54,8 @@ void check_step_log(const std::string& path) {
 }
 
 std::string json_of_step(const StepReport& report, const std::vector<std::string>& devices, const WorkUnit& unit,
-                         const std::vector<int64_t>& arena_bytes, const OptimizerReport& optimizer) {
+                         const std::vector<int64_t>& arena_bytes, const OptimizerReport& optimizer,
+                         std::optional<double> joules) {
   nlohmann::ordered_json out;
   out["step"] = report.step;
   out["loss"] = std::isfinite(report.loss) ? nlohmann::ordered_json(report.loss) : nlohmann::ordered_json(nullptr);
@@ -80,6 +81,7 @@ std::string json_of_step(const StepReport& report, const std::vector<std::string
       out["left_out"][devices[i]] = columns.flops > 0 ? columns.left_out_flops / columns.flops : 0.0;
     }
   out["resident_bytes"] = peak_resident_bytes();
+  if (joules) out["energy_joules"] = *joules;
   return out.dump();
 }
 
@@ -101,7 +103,7 @@ void StepLog::show(const std::vector<std::string>& devices, const std::vector<in
 }
 
 void StepLog::add(const StepReport& report, const OptimizerReport& optimizer) {
-  add(json_of_step(report, devices_, unit_, arena_bytes_, optimizer));
+  add(json_of_step(report, devices_, unit_, arena_bytes_, optimizer, energy_.joules()));
 }
 
 void StepLog::add(const std::string& record) {

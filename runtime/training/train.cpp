@@ -64,6 +64,7 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   const auto save = [&](int64_t next_step) {
     if (options.checkpoint.empty()) return;
     const bool is_measured = validations.measured_after(next_step - 1);
+    const bool is_best = is_measured && validations.is_best();
     save_checkpoint(
         options.checkpoint, executor,
         {.next_step = next_step,
@@ -74,7 +75,10 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
          .validation_loss = is_measured ? validations.loss() : std::nullopt,
          .tokenizer = data.origin().known() ? data.origin() : options.tokenizer,
          .left_out = {options.left_out.steps + out.left_out.steps, options.left_out.work + out.left_out.work}});
-    if (executor.leads()) kept.written(next_step, is_measured && validations.is_best());
+    if (!executor.leads()) return;
+    const std::vector<std::string> names = kept.written(next_step, is_best);
+    // Logs of runs that measure nothing have records of steps alone, as readers of them may expect.
+    if (log && validations.measures()) log->add(checkpoint_record(options.checkpoint, next_step, names));
   };
 
   out.unit = unit;
@@ -98,7 +102,8 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   };
   const auto validate = [&](int64_t after) {
     validations.measure(after);
-    tell({{validations.line()}, {validations.record()}});
+    out.validations.push_back(validations.measured());
+    tell({{validations.line()}, {validation_record(out.validations.back())}});
   };
   // Where nobody takes what the run says, it saves and stops, as it does when its terminal is closed.
   const auto asked_to_stop = [&] { return interrupt.requested() || (options.out && !*options.out); };
@@ -113,6 +118,8 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
         throw;
       }
       out.losses.push_back(report.loss);
+      out.step_seconds.push_back(report.seconds);
+      out.metrics = report.metrics;
       out.seconds += report.seconds;
       if (const double left_out = report.left_out(); left_out > 0) {
         ++out.left_out.steps;
@@ -178,7 +185,10 @@ TrainReport train(Executor& executor, const BatchSource& data, const TrainOption
   }
   out.devices = executor.device_names();
   for (const std::string& device : out.devices) out.idle.push_back(out.seconds > 0 ? idle[device] / out.seconds : 0);
+  out.memory_bytes = executor.arena_bytes();
+  out.next_step = step;
   save(step);
+  out.checkpoints = kept.files();
   return out;
 }
 

@@ -1,9 +1,11 @@
 // The training loop.
 #pragma once
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dsl/base/error.h"
@@ -58,7 +60,12 @@ struct TrainOptions {
 };
 
 struct TrainReport {
-  std::vector<double> losses;   ///< of the steps done, in order
+  std::vector<double> losses;                           ///< of the steps done, in order
+  std::vector<double> step_seconds;                     ///< of the same
+  std::vector<std::pair<std::string, double>> metrics;  ///< of the last step
+  std::vector<MeasuredLoss> validations;
+  std::vector<std::string> checkpoints;  ///< files that are there at the end: the newest, then those that are kept
+  int64_t next_step = 0;
   bool gave_up = false;         ///< validation showed no gain any more
   bool interrupted = false;     ///< SIGINT or SIGTERM came; the current step was finished
   double seconds = 0;           ///< of all steps
@@ -69,6 +76,7 @@ struct TrainReport {
   std::vector<std::string> devices;                             ///< that ran at the end, by rank
   std::vector<double> idle;                                     ///< of these: share of the time
   LeftOutSteps left_out;                                        ///< of the steps done
+  std::vector<int64_t> memory_bytes;                            ///< of these: their arenas
 };
 
 /// Gradients that overflow in so many steps in a row, each with a smaller scale than the one before, do so because of

@@ -35,17 +35,18 @@ std::string Validations::line() const {
                      metrics, counted(last_.batches, "batch", "batches"), last_.seconds);
 }
 
-std::string Validations::record() const {
+std::string validation_record(const MeasuredLoss& measured) {
   using Json = nlohmann::ordered_json;
-  const bool there = last_.complete && std::isfinite(last_.loss);
-  Json out{{"step", *step_},
+  const Evaluation& found = measured.found;
+  const bool there = found.complete && std::isfinite(found.loss);
+  Json out{{"step", measured.step},
            {"event", "validation"},
-           {"validation_loss", there ? Json(last_.loss) : Json(nullptr)},
-           {"batches", last_.batches},
-           {"samples", last_.samples},
-           {"seconds", last_.seconds},
-           {"best", is_best()}};
-  for (const auto& [name, value] : last_.metrics)
+           {"validation_loss", there ? Json(found.loss) : Json(nullptr)},
+           {"batches", found.batches},
+           {"samples", found.samples},
+           {"seconds", found.seconds},
+           {"best", measured.is_best}};
+  for (const auto& [name, value] : found.metrics)
     out["metrics"][name] = std::isfinite(value) ? Json(value) : Json(nullptr);
   return out.dump();
 }

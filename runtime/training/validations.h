@@ -18,6 +18,16 @@ struct ValidationOptions {
   double best_before = std::numeric_limits<double>::infinity();  ///< lowest loss of the run before it was continued
 };
 
+/// What was measured after a step; -1: before the first.
+struct MeasuredLoss {
+  int64_t step = 0;
+  Evaluation found;
+  bool is_best = false;
+};
+
+/// {"step":199,"event":"validation","validation_loss":1.93,"batches":64,...}: a record of the step log.
+std::string validation_record(const MeasuredLoss& measured);
+
 class Validations {
  public:
   explicit Validations(ValidationOptions options) : options_(std::move(options)), best_(options_.best_before) {}
@@ -30,8 +40,8 @@ class Validations {
 
   /// "validation after 200 steps: loss 1.9312, the lowest so far (64 batches in 3.2 s)", of the last measurement.
   std::string line() const;
-  /// The same as a record of a step log.
-  std::string record() const;
+  /// The same in full.
+  MeasuredLoss measured() const { return {*step_, last_, is_best()}; }
 
   /// Whether the loss was measured last after this step: -1 before the first.
   bool measured_after(int64_t step) const { return step_ == step; }

@@ -5,9 +5,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "api/impl.h"
@@ -155,6 +159,92 @@ TEST_F(EmbeddedTraining, AsksASourceForTheSamplesOfTheRun) {
   EXPECT_EQ(other.next_step(), 2);
   EXPECT_EQ(other.step(source).loss, next);
   EXPECT_THAT(asked, ElementsAreArray({x + " 24 12", labels + " 24 12"}));
+}
+
+/// The same samples as of a source that is asked when the step begins; asked for a step ahead, on another thread.
+TEST_F(EmbeddedTraining, AsksASourceOfItsOwnBesideTheStepBefore) {
+  std::mutex mutex;
+  std::vector<std::string> asked;
+  std::set<std::thread::id> threads;
+  int64_t broken = -1;
+  const api::SampleSource source = [&](const api::SampleRequest& request) {
+    const std::lock_guard lock(mutex);
+    asked.push_back(request.input + " " + std::to_string(request.first));
+    threads.insert(std::this_thread::get_id());
+    if (request.first == broken) throw std::runtime_error("the sensor is gone");
+    for (size_t i = 0; i < request.floats.size(); ++i)
+      request.floats[i] = float((request.first * 6 + int64_t(i)) % 17) / 17;
+    for (size_t i = 0; i < request.integers.size(); ++i) request.integers[i] = int32_t(request.first + int64_t(i)) % 3;
+  };
+  const api::Plan plan = this->plan();
+  std::vector<double> expected, found;
+  {
+    api::Training training(plan, {.seed = 5});
+    for (int i = 0; i < steps; ++i) expected.push_back(training.step(source).loss);
+  }
+  asked.clear();
+  {
+    api::Training training(plan, {.seed = 5, .source = source});
+    for (int i = 0; i < steps; ++i) found.push_back(training.step().loss);
+    training.save(path("point"));
+  }
+  EXPECT_EQ(found, expected);
+  EXPECT_THAT(asked, SizeIs(2 * (steps + 1))) << "each input once a step, and for one step more than were taken";
+  EXPECT_GT(threads.size(), 1u);
+
+  asked.clear();
+  {
+    api::Training other(plan, {.seed = 5, .source = source});
+    other.step();
+    other.load(path("point"));
+    other.step();
+    EXPECT_EQ(asked.at(4), model().inputs()[0].name + " 48") << "after those of the first two steps";
+    broken = 12 * 6;
+    other.step();
+    EXPECT_THROW(other.step(), std::runtime_error) << "in the step that needs it";
+    broken = -1;
+    EXPECT_EQ(other.step().step, 6) << "and the training is as it was";
+  }
+  EXPECT_THAT(error_of([&] { api::Training(plan, {.data = "c.toml", .source = source}); }), HasSubstr("two places"));
+}
+
+/// As `hetsynth evaluate` measures it, on data of the command and of the program, and training is not disturbed.
+TEST_F(EmbeddedTraining, MeasuresTheLossOnOtherData) {
+  place.write("model.cpp", everywhere(small_model, "Tensor loss",
+                                      "h = dropout(h, 0.5); metric(\"half\", mean(h)); "
+                                      "Tensor loss"));
+  const api::Plan plan = this->plan();
+  std::vector<double> expected;
+  {
+    api::Training training(plan, {.seed = 5});
+    for (int i = 0; i < steps; ++i) expected.push_back(training.step().loss);
+  }
+  api::Training training(plan, {.seed = 5});
+  std::vector<double> found;
+  for (int i = 0; i < 2; ++i) found.push_back(training.step().loss);
+  const api::EvaluationResult measured = training.evaluate("synthetic", 3);
+  training.save(path("point"));
+  const Outcome command = place.run("evaluate model.cpp point --cluster c.toml --data synthetic --batches 3 --json");
+  ASSERT_EQ(command.code, 0) << command.err;
+  const auto told = nlohmann::json::parse(command.out);
+  EXPECT_EQ(measured.loss, told.at("loss"));
+  EXPECT_EQ(measured.metrics.at("half"), told.at("metrics").at("half"));
+  EXPECT_EQ(measured.samples, 36);
+  EXPECT_EQ(measured.batches, 3);
+  // The same samples, handed over by the program.
+  const Program& reference = plan.impl()->compilation.reference;
+  const std::unique_ptr<BatchSource> data = data_of_run(reference);
+  const api::SampleSource source = [&](const api::SampleRequest& request) {
+    const StepSamples samples = samples_of(reference, *data, request.first / request.count);
+    if (!request.floats.empty()) std::ranges::copy(samples.floats.at(request.input), request.floats.begin());
+    if (!request.integers.empty()) std::ranges::copy(samples.integers.at(request.input), request.integers.begin());
+  };
+  EXPECT_EQ(training.evaluate(source, 3).loss, measured.loss);
+  EXPECT_THAT(error_of([&] { training.evaluate(source, 0); }), HasSubstr("how many batches"));
+  EXPECT_THAT(error_of([&] { training.evaluate(path("absent.npz")); }), HasSubstr("absent.npz"));
+  for (int i = 2; i < steps; ++i) found.push_back(training.step().loss);
+  EXPECT_EQ(found, expected);
+  EXPECT_NE(training.evaluate(source, 3).loss, measured.loss) << "of the parameters as they are now";
 }
 
 TEST_F(EmbeddedTraining, SharesCheckpointsWithTheCommand) {

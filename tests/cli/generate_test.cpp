@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -125,19 +126,39 @@ TEST_F(Generate, TheSameTextFromAPromptThatIsReadInBlocks) {
             8);
 }
 
-TEST_F(Generate, APromptIsReadTokenByTokenWhereASecondProgramDoesNotFit) {
-  // Parameters of 1.7 MiB: there is room for them once.
-  place->write("wide.cpp", everywhere(text_model, "12", "768"));
-  place->write("tight.toml", everywhere(one_device, "1 GiB", "2 MiB"));
-  place->write("roomy.toml", one_device);
-  ASSERT_EQ(place->run("run wide.cpp --cluster roomy.toml --steps 1 --sample 0 --data text.txt --checkpoint w.st").code,
-            0);
-  const std::string generate = "generate wide.cpp w.st --prompt abcdefg --tokens 9 --prompt-block 4 --cluster ";
-  const Outcome tight = place->run(generate + "tight.toml"), roomy = place->run(generate + "roomy.toml");
+/// Parameters of 1.7 MiB, and clusters with room for them once.
+class TightMemory : public Generate {
+ protected:
+  static void SetUpTestSuite() {
+    Generate::SetUpTestSuite();
+    place->write("wide.cpp", everywhere(text_model, "12", "768"));
+    place->write("roomy.toml", one_device);
+    place->write("tight.toml", everywhere(one_device, "1 GiB", "2 MiB"));
+    place->write("two.toml", everywhere(small_cluster, "1 GiB", "1.3 MiB"));
+    const Outcome trained =
+        place->run("run wide.cpp --cluster roomy.toml --steps 1 --sample 0 --data text.txt --checkpoint w.st");
+    ASSERT_EQ(trained.code, 0) << trained.err;
+  }
+  static Outcome wide(const std::string& options, const std::string& launcher = "") {
+    return place->run("generate wide.cpp w.st --prompt abcdefg --tokens 9 --cluster " + options, launcher);
+  }
+};
+
+TEST_F(TightMemory, HoldsTheParametersOnceForBothProgramsOfAProcess) {
+  const Outcome tight = wide("tight.toml --prompt-block 4 --json"), roomy = wide("roomy.toml --prompt-block 1 --json");
+  ASSERT_EQ(tight.code, 0) << tight.err;
+  EXPECT_THAT(tight.err, Not(HasSubstr("token by token")));
+  const nlohmann::json found = nlohmann::json::parse(tight.out), expected = nlohmann::json::parse(roomy.out);
+  EXPECT_EQ(found.at("prompt_block"), 4);
+  EXPECT_EQ(found.at("tokens"), expected.at("tokens"));
+}
+
+TEST_F(TightMemory, OfSeveralProcessesHasAPromptReadTokenByToken) {
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "there is no mpirun here";
+  const Outcome tight = wide("two.toml --prompt-block 4", mpirun(2)), roomy = wide("roomy.toml --prompt-block 1");
   ASSERT_EQ(tight.code, 0) << tight.err;
   EXPECT_EQ(tight.out, roomy.out);
-  EXPECT_THAT(tight.err, HasSubstr("the prompt is read token by token: the memories of all 1 devices together are"));
-  EXPECT_THAT(roomy.err, Not(HasSubstr("token by token")));
+  EXPECT_THAT(tight.err, HasSubstr("the prompt is read token by token: the memories of all 2 devices together are"));
 }
 
 TEST_F(Generate, ReadsStandardInputAndEndsAtAToken) {

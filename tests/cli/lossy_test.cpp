@@ -61,6 +61,7 @@ TEST_F(Lossy, SaysSoWhereverItSpeaks) {
   EXPECT_THAT(place.run("checkpoint a.st --json").out, HasSubstr("\"lossy\": {\n    \"steps\": 12,"));
   EXPECT_THAT(place.run("history a.json").out,
               HasSubstr("lossy: columns of products were left out in 12 steps, up to 2"));
+  EXPECT_THAT(place.run(run + leaves_out + "--json").out, HasSubstr("\"lossy\": {\n    \"steps\": 12,"));
   // A run that goes on without loss does not forget what was.
   const Outcome on = place.run("run model.cpp --cluster c.toml --steps 3 --resume a.st --checkpoint b.st");
   ASSERT_EQ(on.code, 0) << on.err;

@@ -80,9 +80,13 @@ TEST_F(ValidationCommand, MeasuresTheLossThatEvaluateFindsInTheCheckpoint) {
   EXPECT_TRUE(place.exists("a.st.best"));
   int events = 0;
   std::istringstream log(place.read("log"));
-  for (std::string line; std::getline(log, line);) events += nlohmann::json::parse(line).contains("event");
+  for (std::string line; std::getline(log, line);)
+    events += nlohmann::json::parse(line).value("event", "") == "validation";
   EXPECT_EQ(events, 3);
-  EXPECT_EQ(place.run("history log").code, 0);
+  EXPECT_THAT(place.run("history log").out,
+              AllOf(HasSubstr("after step      9  validation loss "), HasSubstr("the lowest so far (9 batches in "),
+                    HasSubstr("kept as a.st.best"), HasSubstr("the lowest of 3 validation losses: "),
+                    HasSubstr("the last one a.st after step 24")));
 }
 
 TEST_F(ValidationCommand, ChangesNothingOfTraining) {

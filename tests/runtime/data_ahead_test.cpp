@@ -73,6 +73,36 @@ TEST(DataAhead, StepsInAnyOrderAreRight) {
   for (const int64_t step : {5, 6, 3, 3, 100, 0}) ask(ahead, step, step, std::chrono::microseconds(0));
 }
 
+/// Ranks may hold the same part: it is made once for both of them, as soon as it is known that both ask.
+TEST(DataAhead, APartThatTwoRanksHoldIsMadeOnce) {
+  const Node node = fake_leaf(0, NodeKind::input, "a", {8, 2}, {});
+  const std::vector<Range> ranges = {{0, 8}, {0, 2}};
+  const SlowData source{std::chrono::microseconds(200)};
+  {
+    const DataAhead ahead(source, 30);
+    for (int64_t step = 0; step <= 30; ++step)
+      for (int rank = 0; rank < 2; ++rank) {
+        std::vector<float> out(16);
+        ahead.fill(node, ranges, step, std::as_writable_bytes(std::span(out)));
+        EXPECT_EQ(out[5], SlowData::value(node, ranges, step, 5)) << step;
+      }
+  }
+  EXPECT_EQ(source.calls, 32) << "twice in the first step alone";
+}
+
+TEST(DataAhead, SmallPartsAreMadeSeveralStepsAhead) {
+  const Node node = fake_leaf(0, NodeKind::input, "a", {8, 2}, {});
+  const std::vector<Range> ranges = {{0, 8}, {0, 2}};
+  std::vector<float> out(16);
+  const SlowData source{std::chrono::microseconds(50)};
+  const DataAhead ahead(source, 100);
+  ahead.fill(node, ranges, 0, std::as_writable_bytes(std::span(out)));
+  for (int tries = 0; source.calls < 10 && tries < 1000; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GE(source.calls, 10) << "though nobody has asked for the second step";
+  EXPECT_LE(source.calls, 17);
+}
+
 TEST(DataAhead, MakingGoesOnBesideComputing) {
   // Two parts of 20 ms a rank and step, beside 40 ms of work: one after the other 80 ms.
   const SlowData source{std::chrono::milliseconds(20)};

@@ -83,6 +83,35 @@ TEST(RunHistory, TellsWhatWasLeftOut) {
   EXPECT_NEAR(remedy.left_out.at("b"), 0.5, 1e-9);
 }
 
+TEST(RunHistory, TellsValidationsAndCheckpoints) {
+  const TemporaryFolder folder;
+  double elapsed = 0;
+  std::string log = steps(0, 10, 0.1, elapsed);
+  log +=
+      "{\"step\":9,\"event\":\"validation\",\"validation_loss\":2.5,\"batches\":4,\"samples\":48,\"seconds\":0.2,"
+      "\"best\":true,\"metrics\":{\"accuracy\":0.5,\"broken\":null}}\n";
+  log += "{\"step\":9,\"event\":\"checkpoint\",\"next_step\":10,\"file\":\"a.st\",\"kept\":[\"a.st.best\"]}\n";
+  log += steps(10, 20, 0.1, elapsed);
+  log +=
+      "{\"step\":19,\"event\":\"validation\",\"validation_loss\":null,\"batches\":1,\"samples\":12,\"seconds\":0.1,"
+      "\"best\":false}\n";
+  log += "{\"step\":19,\"event\":\"checkpoint\",\"next_step\":20,\"file\":\"a.st\",\"kept\":[]}\n";
+  folder.write("log", log);
+  const RunHistory run = read_history(folder.path("log")).at(0);
+  EXPECT_EQ(run.steps, 20);
+  ASSERT_EQ(run.validations.size(), 2u);
+  EXPECT_EQ(run.validations[0].loss, 2.5);
+  EXPECT_TRUE(run.validations[0].best);
+  EXPECT_EQ(run.validations[0].samples, 48);
+  EXPECT_EQ(run.validations[0].metrics, (std::map<std::string, double>{{"accuracy", 0.5}}));
+  EXPECT_FALSE(run.validations[1].loss) << "it was interrupted";
+  ASSERT_TRUE(run.best_validation());
+  EXPECT_EQ(run.best_validation()->step, 9);
+  ASSERT_EQ(run.checkpoints.size(), 2u);
+  EXPECT_EQ(run.checkpoints[0].kept, std::vector<std::string>{"a.st.best"});
+  EXPECT_EQ(run.checkpoints[1].file, "a.st");
+}
+
 TEST(RunHistory, AKilledRunsHalfLineIsPassedOver) {
   const TemporaryFolder folder;
   double elapsed = 0;

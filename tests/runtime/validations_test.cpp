@@ -104,7 +104,7 @@ TEST(Validations, AreRecordsOfTheLog) {
   std::vector<nlohmann::json> records;
   std::istringstream log(folder.read("log"));
   for (std::string line; std::getline(log, line);)
-    if (auto record = nlohmann::json::parse(line); record.contains("event")) records.push_back(record);
+    if (auto record = nlohmann::json::parse(line); record.value("event", "") == "validation") records.push_back(record);
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[1].at("event"), "validation");
   EXPECT_EQ(records[1].at("step"), 3);
@@ -128,6 +128,31 @@ TEST(Validations, KeepTheBestCheckpointWithItsLoss) {
   EXPECT_EQ(last.next_step, 8);
   EXPECT_EQ(last.validation_loss, 4);
   EXPECT_EQ(check_checkpoint(folder.path("a.st.best")).next_step, 4) << "it is whole";
+}
+
+TEST(Validations, AndCheckpointsAreInTheReportAndInTheLog) {
+  const TemporaryFolder folder;
+  Followed run({3, 1.5, 2}, 6);
+  run.options.checkpoint = folder.path("a.st");
+  run.options.log_json = folder.path("log");
+  run.options.keep.best = true;
+  run.options.validation.every = 2;
+  const TrainReport report = run.train();
+  EXPECT_THAT(report.checkpoints, ElementsAre(folder.path("a.st"), folder.path("a.st.best")));
+  ASSERT_EQ(report.validations.size(), 3u);
+  EXPECT_EQ(report.validations[1].step, 3);
+  EXPECT_TRUE(report.validations[1].is_best);
+  EXPECT_FALSE(report.validations[2].is_best);
+  EXPECT_EQ(report.next_step, 6);
+  EXPECT_EQ(report.step_seconds.size(), 6u);
+  std::vector<nlohmann::json> records;
+  std::istringstream log(folder.read("log"));
+  for (std::string line; std::getline(log, line);)
+    if (auto record = nlohmann::json::parse(line); record.value("event", "") == "checkpoint") records.push_back(record);
+  ASSERT_EQ(records.size(), 3u) << "after two gains, and at the end";
+  EXPECT_EQ(records[1].at("kept").at(0), folder.path("a.st.best"));
+  EXPECT_EQ(records[1].at("next_step"), 4);
+  EXPECT_TRUE(records[2].at("kept").empty());
 }
 
 TEST(KeptCheckpoints, AreTheLastFewOfThisRun) {

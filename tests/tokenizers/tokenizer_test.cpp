@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "dsl/base/error.h"
+#include "runtime/unicode/normalization.h"
 #include "tests/tokenizers/files.h"
 
 namespace hetsynth::test {
@@ -114,6 +115,13 @@ TEST(Normalizer, ComesBeforeWords) {
   const auto tokenizer = read(text);
   EXPECT_THAT(tokenizer->encode("THE"), ElementsAre(257));
   EXPECT_EQ(tokenizer->encode("e\xCC\x81"), tokenizer->encode("é"));
+}
+
+/// As PyPI's tokenizers 0.23 do: letters of Garay and Latin came with Unicode 16, those of Beria Erfe with 17.
+TEST(Normalizer, KnowsTheCapitalLettersOfRecentVersionsOfUnicode) {
+  EXPECT_EQ(unicode::lower_case("ÀΩ\U00010D50\U00010D65\U00016EB8\U0000A7CB\U0000A7DC\U0000A7DA"),
+            "àω\U00010D70\U00010D85\U00016ED3\U00000264\U0000019B\U0000A7DB");
+  EXPECT_EQ(unicode::lower_case("\U00010D66\U00016EB9"), "\U00010D66\U00016EB9") << "behind the last of them";
 }
 
 TEST(Tokenizer, TextThatIsNoUtf8IsRefused) { EXPECT_THROW(read(byte_level_text())->encode("a\xFF"), UserError); }

@@ -202,7 +202,7 @@ struct SampleRequest {
   std::span<float> floats;
   std::span<int32_t> integers;
 };
-/// Called by the thread that takes the step, once for each input.
+/// Asked once for each input of a step, by one thread at a time.
 using SampleSource = std::function<void(const SampleRequest&)>;
 
 struct TrainingOptions {
@@ -211,6 +211,9 @@ struct TrainingOptions {
   /// that can be made up are.
   std::string data = {};
   bool unverified = false;  ///< run a plan that is not proved, or whose source does not do what it says
+  /// Samples for steps that are given no data, instead of `data`. It is asked for a step while the one before is taken,
+  /// by a thread of the training, and so for one step more than are taken. What it throws comes out of its own step.
+  SampleSource source = {};
 };
 
 struct StepResult {
@@ -218,6 +221,14 @@ struct StepResult {
   double loss = 0;
   double seconds = 0;
   std::map<std::string, double> metrics = {};
+};
+
+/// The loss over data that are not trained on.
+struct EvaluationResult {
+  double loss = 0;  ///< of all samples, as `hetsynth evaluate` tells it
+  int64_t batches = 0, samples = 0;
+  double seconds = 0;
+  std::map<std::string, double> metrics = {};  ///< means over the batches
 };
 
 /// A tensor's values, row-major; those of whole numbers are in `integers`.
@@ -240,11 +251,21 @@ class Training {
   /// Takes one step with this data. Data that do not fit (a name, a number of values, a value that the input does not
   /// take) throw before anything is computed.
   StepResult step(const Batch& batch);
+  /// The source is asked when the step begins, by the thread that takes it.
   StepResult step(const SampleSource& source);
-  /// Takes one step with the samples of TrainingOptions::data.
+  /// Takes one step with the samples of TrainingOptions::source or TrainingOptions::data.
   StepResult step();
   /// The number of the step that comes next.
   int64_t next_step() const;
+
+  /// Measures the loss with the parameters as they are, without dropout, over a file or folder, or
+  /// "synthetic", as --data of `hetsynth evaluate` takes them: each sample once, in whole batches, at most so many of
+  /// them; 0: all. The first call plans the evaluation in the memory that the training leaves, proves it and compiles
+  /// it. Training goes on as if it had not been called.
+  EvaluationResult evaluate(const std::string& data, int64_t batches = 0);
+  /// The same over samples of a source, which are numbered from 0 in each call. It is asked for a batch while the one
+  /// before is computed, by a thread of the training.
+  EvaluationResult evaluate(const SampleSource& source, int64_t batches);
 
   /// A parameter, a state of the optimizer, or what the model named by `output`, put together from the devices.
   TensorValues tensor(const std::string& name) const;
