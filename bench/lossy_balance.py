@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--slow", type=float, default=0.5, help="part of its speed that the last one has")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--modes", default="off,shares,lossy",
+    parser.add_argument("--modes", default="off,shares,lossy,d1=0.25,d1=0.5",
                         help="of --balance; one with an equals sign is for --leave-out")
     parser.add_argument("--plan-option", action="append", default=[], help="a word more for hetsynth plan (repeatable)")
     parser.add_argument("--verbose", action="store_true", help="print what balancing says")

@@ -254,8 +254,8 @@ Command add_run(CLI::App& app) {
           ->check(CLI::IsMember({"off", "shares", "plan", "lossy"}));
   command
       ->add_option("--leave-out", options->leave_out,
-                   "With --balance lossy: the device leaves out this part of the columns of its products in every "
-                   "step, and nothing else is balanced (repeatable)")
+                   "With --balance lossy: the device leaves out this part of the columns of its products from the "
+                   "twelfth step on, and nothing else is balanced (repeatable)")
       ->type_name("DEVICE=PART");
   command->add_flag("--unverified", options->unverified, "Run even if the plan is not proved");
   command->add_option("--steps", options->train.steps, "Training steps")->capture_default_str()->check(at_least(0));

@@ -17,7 +17,7 @@ thread_local LeftOutColumns* current = nullptr;
 /// in longer pieces.
 constexpr int64_t most_groups = 64;
 /// Steps in which weights change before it is known which columns are left out first, and steps after which that is
-/// found anew. What is left out stays so: other columns every 10 steps cost three times as much loss (docs/runtime.md).
+/// found anew. What is left out stays so: other columns every 10 steps cost up to 2.5 times as much (docs/runtime.md).
 constexpr int64_t steps_between_two_looks = 10, steps_between_orders = 200;
 
 int64_t extent_of(const ColumnProduct& place, const MatrixProduct& p) {
