@@ -16,7 +16,7 @@ using dnnl::memory;
 
 constexpr int image = 0, kernel = 1, result = 2;
 
-struct Dimension {
+struct ImageDimension {
   int64_t image, kernel, result, stride, dilation, padding;
   int64_t reach() const { return (kernel - 1) * dilation + 1; }
 };
@@ -25,12 +25,12 @@ struct Dimension {
 struct Call {
   int computes;
   int64_t batch, groups, channels, outputs;
-  std::array<Dimension, 2> dims;
+  std::array<ImageDimension, 2> dims;
   std::array<std::array<int64_t, 4>, 3> strides;
   auto key() const {
     std::array<int64_t, 29> out{computes, batch, groups, channels, outputs};
     size_t at = 5;
-    for (const Dimension& d : dims)
+    for (const ImageDimension& d : dims)
       for (int64_t n : {d.image, d.kernel, d.result, d.stride, d.dilation, d.padding}) out[at++] = n;
     for (const auto& of : strides)
       for (int64_t n : of) out[at++] = n;
@@ -68,7 +68,7 @@ void each_element(const std::array<int64_t, 4>& extents, const std::array<int64_
 /// does, then it ends where the last one does. `trimmed` is set if there were any.
 void trim(Call& call, float*& image_data, bool& trimmed) {
   for (size_t i = 0; i < 2; ++i) {
-    Dimension& d = call.dims[i];
+    ImageDimension& d = call.dims[i];
     if (d.padding < 0) {
       image_data -= d.padding * call.strides[image][2 + i];
       d.image += d.padding;
@@ -185,7 +185,7 @@ class ConvolutionCache {
       any[size_t(part)] = memory::desc(shape, memory::data_type::f32, memory::format_tag::any);
     }
     memory::dims stride, dilation, before, after;
-    for (const Dimension& d : call.dims) {
+    for (const ImageDimension& d : call.dims) {
       stride.push_back(d.stride);
       dilation.push_back(d.dilation - 1);
       before.push_back(d.padding);
