@@ -63,4 +63,6 @@ def main(hetsynth, model, cluster, train, valid, repeats=3):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:7])
+    if len(sys.argv) not in (6, 7):
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
